@@ -91,6 +91,9 @@ CASES: Mapping[str, Case] = {
     f"{API}AccessService/RemoveGrants": Case(lambda _: access_pb2.RemoveGrantsRequest(grants=[GRANT]), ADMINS),
     f"{API}AccessService/ListGrants": Case(lambda _: access_pb2.ListGrantsRequest(), OVERSEERS),
     f"{API}AccessService/ListAuditRecords": Case(lambda _: access_pb2.ListAuditRecordsRequest(), OVERSEERS),
+    f"{API}AccessService/InviteCluster": Case(lambda _: access_pb2.InviteClusterRequest(name="No"), ADMINS),
+    f"{API}AccessService/JoinCluster": Case(lambda _: access_pb2.JoinClusterRequest(), frozenset({"west"})),
+    f"{API}AccessService/RevokeCluster": Case(lambda _: access_pb2.RevokeClusterRequest(name="No"), ADMINS),
     f"{API}QueueService/CreateQueue": Case(
         lambda p: queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name=p.queue, weight=-1.0)), ADMINS
     ),

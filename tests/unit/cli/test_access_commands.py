@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from argosy_testkit.fake_api import FakeApi
@@ -48,3 +49,23 @@ def test_audit_says_who_did_what(api: FakeApi, argosy: Any) -> None:
     assert shown.out.splitlines()[1].split()[1:] == ["root", "(by", "facade)", "CordonQueue", "Queue", "red", "repair"]
     (request,) = api.requests["ListAuditRecords"]
     assert (request.principal, request.name, request.HasField("create_time_from")) == ("root", "red", True)
+
+
+def test_invitation_goes_to_a_file_of_its_own_and_nowhere_else(api: FakeApi, argosy: Any, tmp_path: Path) -> None:
+    """The token is in the new file, mode 0600, and not shown; a file that is there is not overwritten."""
+    file = tmp_path / "token"
+    shown = argosy("cluster", "invite", "west", "--lifetime", "2h", "--secret-file", str(file))
+    assert (shown.code, file.read_text()) == (0, "argosy_invitation_x\n")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "argosy_invitation" not in shown.out
+    assert argosy("cluster", "invite", "west", "--secret-file", str(file)).code == 2
+    (request,) = api.requests["InviteCluster"]
+    assert (request.name, request.lifetime.seconds) == ("west", 7200)
+
+
+def test_revoking_a_cluster_wants_yes(api: FakeApi, argosy: Any) -> None:
+    """Without a terminal nobody is cut off by a slip."""
+    assert argosy("cluster", "revoke", "west").code == 2
+    assert argosy("cluster", "revoke", "west", "-y").code == 0
+    (request,) = api.requests["RevokeCluster"]
+    assert request.name == "west"

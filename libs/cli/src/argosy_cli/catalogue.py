@@ -69,7 +69,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "top": Entry("top", "top", "Show queues and clusters live."),
     "queue": Entry("queues", "queue", "Make, show, change, cordon and delete queues."),
     "shares": Entry("shares", "shares", "Show usage, flow and fair share of each queue."),
-    "cluster": Entry("clusters", "cluster", "Show, cordon and forget clusters."),
+    "cluster": Entry("clusters", "cluster", "Show, cordon, invite, revoke and forget clusters."),
     "node": Entry("clusters", "node", "Show and cordon nodes."),
     "whoami": Entry("access", "whoami", "Show who the server takes you for, and what you may do."),
     "grant": Entry("access", "grant", "Let a user or group do something with a queue, or give a role."),

@@ -11,23 +11,25 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
-import subprocess
-import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from argosy.openssl import (
+    OpensslError,
+    certificate_times,
+    make_authority_certificate,
+    make_request,
+    sign_request,
+)
 from argosy_core.errors import AlreadyExists, BackendUnavailable, InvalidRequest, NotFound
 
 __all__ = ["Authority", "CertificateText", "make_authority", "open_authority"]
 
 _BOOK: Final = "certificates.json"
-_KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 _DAY_S: Final = 86_400
-_TIMEOUT_S: Final = 60.0
-_TRUNCATED_NAME: Final = 64  # a common name's limit; the whole one stands in the URI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +82,7 @@ class Authority:
         certificate, key = self._folder / f"{text.name}.pem", self._folder / f"{text.name}.key"
         if certificate.exists() or key.exists():
             raise AlreadyExists(f"{certificate} is there already; renew it, or remove it with its key first")
-        with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
-            request, fresh = Path(scratch, "request"), Path(scratch, "key")
-            _openssl("req", "-new", *_KEY, "-subj", _subject(text.name), "-keyout", fresh, "-out", request)
-            self._sign(text, request, certificate)
-            fresh.chmod(0o600)
-            fresh.replace(key)
+        self._sign(text)
         self.texts[text.name] = text
         self._write()
         return certificate, key
@@ -96,30 +93,39 @@ class Authority:
         Raises:
             BackendUnavailable: openssl is not there, or fails.
         """
-        text = self.texts[name]
-        with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
-            request, key = Path(scratch, "request"), self._folder / f"{name}.key"
-            _openssl("req", "-new", "-key", key, "-subj", _subject(name), "-out", request)
-            self._sign(text, request, self._folder / f"{name}.pem")
+        self._sign(self.texts[name])
         return self._folder / f"{name}.pem"
 
     def ends_within(self, name: str, days: int) -> bool:
         """Return whether a certificate ends within some days, has ended, or is not there.
 
         Raises:
-            BackendUnavailable: openssl is not there.
+            BackendUnavailable: openssl is not there, or cannot read it.
         """
-        path = self._folder / f"{name}.pem"
-        asked = _run("x509", "-checkend", str(days * _DAY_S), "-noout", "-in", path)
-        return asked.returncode != 0
+        try:
+            _, end_s = certificate_times((self._folder / f"{name}.pem").read_bytes())
+        except FileNotFoundError:
+            return True
+        except OpensslError as cause:
+            raise BackendUnavailable(str(cause)) from cause
+        return end_s < time.time() + days * _DAY_S
 
-    def _sign(self, text: CertificateText, request: Path, target: Path) -> None:
-        extensions, signed = request.with_name("extensions"), request.with_name("signed")
-        extensions.write_text(text.extensions(), encoding="utf-8")
-        authority = ("-CA", self._folder / "authority.pem", "-CAkey", self._folder / "authority.key")
-        validity = ("-days", str(text.days), "-extfile", extensions)
-        _openssl("x509", "-req", "-in", request, *authority, *validity, "-out", signed)
-        signed.replace(target)
+    def _sign(self, text: CertificateText) -> None:
+        try:
+            request = make_request(text.name, self._folder / f"{text.name}.key")
+            signed = sign_request(
+                request,
+                text.extensions(),
+                authority=self._folder / "authority.pem",
+                key=self._folder / "authority.key",
+                subject=text.name,
+                days=text.days,
+            )
+        except OpensslError as cause:
+            raise BackendUnavailable(str(cause)) from cause
+        fresh = self._folder / f"{text.name}.new"
+        fresh.write_bytes(signed)
+        fresh.replace(self._folder / f"{text.name}.pem")
 
     def _write(self) -> None:
         book = {"installation": self.installation, "certificates": [asdict(text) for text in self.texts.values()]}
@@ -139,15 +145,10 @@ def make_authority(folder: Path, *, installation: str, days: int) -> Authority:
         raise AlreadyExists(f"{folder} holds an authority already")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     certificate, key = folder / "authority.pem", folder / "authority.key"
-    os.close(os.open(key, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
-        subject = _subject(f"{installation} authority")
-        limits = ("-addext", "basicConstraints=critical,CA:TRUE,pathlen:0", "-addext", "keyUsage=critical,keyCertSign")
-        validity = ("-days", str(days), "-subj", subject, *limits)
-        _openssl("req", "-x509", *_KEY, *validity, "-keyout", key, "-out", certificate)
-    except BackendUnavailable:
-        key.unlink()
-        raise
+        make_authority_certificate(f"{installation} authority", certificate, key, days=days)
+    except OpensslError as cause:
+        raise BackendUnavailable(str(cause)) from cause
     authority = Authority(folder, installation, {})
     authority._write()  # noqa: SLF001 - of this module
     return authority
@@ -171,30 +172,9 @@ def open_authority(folder: Path) -> Authority:
         raise InvalidRequest(f"{path} is damaged") from cause
 
 
-def _subject(name: str) -> str:
-    return "/CN=" + name[:_TRUNCATED_NAME].replace("/", "\\/").replace("+", "\\+")
-
-
 def _kind_of(host: str) -> str:
     try:
         ipaddress.ip_address(host)
     except ValueError:
         return "DNS"
     return "IP"
-
-
-def _openssl(*arguments: str | Path) -> None:
-    done = _run(*arguments)
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-        raise BackendUnavailable(f"openssl {arguments[0]} failed: {said}")
-
-
-def _run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command: Sequence[str | Path] = ("openssl", *arguments)
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
-    except FileNotFoundError as cause:
-        raise BackendUnavailable("the program openssl is not installed, and certificates are made by it") from cause
-    except subprocess.TimeoutExpired as cause:
-        raise BackendUnavailable(f"openssl {arguments[0]} took longer than {_TIMEOUT_S:g} s") from cause

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 import click
 
@@ -24,6 +24,7 @@ __all__ = [
     "duration",
     "event_log_options",
     "global_options",
+    "new_secret_file",
     "output_options",
     "settings_of",
 ]
@@ -61,6 +62,19 @@ def duration(text: str) -> int:
         return parse_duration_s(text)
     except InvalidRequest as error:
         raise click.BadParameter(error.message) from error
+
+
+def new_secret_file(context: click.Context, path: Path) -> IO[str]:
+    """Return a new file that is the user's alone (mode 0600), for a secret.
+
+    Raises:
+        UsageError: There is a file by that name.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise click.UsageError(f"{path} is there already; name a new file.", context) from None
+    return os.fdopen(descriptor, "w", encoding="ascii")
 
 
 def _default_home() -> Path:

@@ -6,14 +6,14 @@ Source: `proto/argosy/api/v1/access.proto`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from argosy.api.v1 import access_pb2, access_pb2_grpc
 from argosy_client.repeated_calls import RepeatedCalls
 from argosy_core.access import Grant
 
-__all__ = ["AccessCalls", "AuditRecord", "Identity"]
+__all__ = ["AccessCalls", "AuditRecord", "Identity", "Invitation"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,16 @@ class AuditRecord:
     """Its name or id."""
     detail: str
     """What of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invitation:
+    """What lets the processes of a cluster fetch their certificates."""
+
+    token: str = field(repr=False)
+    """The secret; nobody can read it again."""
+    expire_time: datetime
+    """When it ends."""
 
 
 class AccessCalls(RepeatedCalls):
@@ -139,6 +149,26 @@ class AccessCalls(RepeatedCalls):
             request.page_token = answer.next_page_token
             if not request.page_token:
                 return
+
+    async def invite_cluster(self, name: str, *, lifetime_s: float = 3600.0) -> Invitation:
+        """Invite the processes of a cluster: each may fetch its certificate once.
+
+        Raises:
+            NotPermitted: The caller is no administrator.
+            NotAllowedNow: The server has no authority to sign with.
+        """
+        request = access_pb2.InviteClusterRequest(name=name, lifetime=timedelta(seconds=lifetime_s))
+        answer = await self.call(access_pb2_grpc.AccessServiceStub(self._channel).InviteCluster, request)
+        return Invitation(token=answer.token, expire_time=answer.expire_time.ToDatetime(tzinfo=UTC))
+
+    async def revoke_cluster(self, name: str) -> None:
+        """End what speaks for a cluster, until it is invited again; open sessions end within seconds.
+
+        Raises:
+            NotPermitted: The caller is no administrator.
+        """
+        stub = access_pb2_grpc.AccessServiceStub(self._channel)
+        await self.call(stub.RevokeCluster, access_pb2.RevokeClusterRequest(name=name))
 
 
 def _message(grant: Grant) -> access_pb2.Grant:

@@ -89,6 +89,10 @@ class Principal:
     """Cluster it speaks for; empty for people, programs and servers."""
     part: ClusterPart | None = None
     """Which part of the cluster it is; None for a process that is all of them."""
+    certificate: str = ""
+    """SHA-256 of the certificate that proved it, in small hexadecimal digits; empty for one known by a token."""
+    invitation: str = ""
+    """SHA-256 of the invitation that was sent; its holder may join as the cluster's process, and nothing else."""
     is_server: bool = False
     """Whether it is a server of this installation, which forwards what others ask of it."""
     acted_by: str = ""
@@ -194,6 +198,8 @@ class Rule:
     """Or this verb, on any queue."""
     part: ClusterPart | None = None
     """To be this part of a cluster."""
+    joins: bool = False
+    """To be any process of a cluster, or invited to become one."""
 
     def require(self, principal: Principal, permissions: Permissions) -> None:
         """Return if a principal may call.
@@ -201,6 +207,12 @@ class Rule:
         Raises:
             NotPermitted: It may not.
         """
+        if self.joins:
+            if not principal.cluster:
+                raise NotPermitted("only a process of a cluster, or one that was invited, may call this")
+            return
+        if principal.invitation:
+            raise NotPermitted("an invitation lets a cluster's processes fetch their certificates, and nothing else")
         if self.part is not None:
             if not principal.cluster or principal.part not in {None, self.part}:
                 raise NotPermitted(f"only the {self.part} of a cluster may call this")

@@ -10,14 +10,23 @@ from pathlib import Path
 
 import grpc
 
-__all__ = ["ChannelCredentials", "UnusableCredentialsError", "hash_token", "new_token", "open_aio_channel"]
+__all__ = [
+    "INVITATION_PREFIX",
+    "ChannelCredentials",
+    "UnusableCredentialsError",
+    "hash_token",
+    "new_token",
+    "open_aio_channel",
+]
 
 _PREFIX = "argosy_"  # so that scanners of sources find tokens that were left there
+INVITATION_PREFIX = "argosy_invitation_"
+"""How tokens begin that invite a cluster."""
 
 
-def new_token() -> str:
+def new_token(prefix: str = _PREFIX) -> str:
     """Return a fresh token of 256 random bits."""
-    return _PREFIX + secrets.token_urlsafe(32)
+    return prefix + secrets.token_urlsafe(32)
 
 
 def hash_token(token: str) -> str:

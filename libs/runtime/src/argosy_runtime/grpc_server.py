@@ -46,8 +46,11 @@ class GrpcSettings:
     key_file: str = ""
     """PEM file of the certificate's key."""
     client_authority_file: str = ""
-    """PEM file of the authorities that sign clients' certificates; every client must have one then. Empty asks for
-    none."""
+    """PEM file of the authorities that sign clients' certificates; every client must have one then, on `mutual_listen`
+    if that is set, else on `listen`. Empty asks for none."""
+    mutual_listen: str = ""
+    """host:port of a second port, for clients with certificates, so that those with tokens need none on `listen`. gRPC
+    asks all clients of a port for certificates, or none. Empty opens none."""
     max_message_bytes: int = 4 << 20
     """Largest request taken; 4 MiB is what gRPC clients expect."""
     max_metadata_bytes: int = 16 << 10
@@ -85,10 +88,13 @@ class GrpcSettings:
         """Refuse half of what TLS needs.
 
         Raises:
-            InvalidRequest: A certificate stands without its key, or the reverse, or neither beside client authorities.
+            InvalidRequest: A certificate stands without its key, or the reverse, or neither beside client authorities;
+                or a port for clients with certificates stands without their authorities.
         """
         if bool(self.certificate_file) != bool(self.key_file) or (self.client_authority_file and not self.key_file):
             raise InvalidRequest("TLS needs both grpc.certificate_file and grpc.key_file")
+        if self.mutual_listen and not self.client_authority_file:
+            raise InvalidRequest("grpc.mutual_listen needs grpc.client_authority_file, which signs the certificates")
 
     def options(self) -> list[tuple[str, int]]:
         """Return the channel arguments of the server."""
@@ -169,7 +175,7 @@ class GrpcServer:
     def __init__(self, settings: GrpcSettings, *, guard: Guard | None = None, log: Logger | None = None) -> None:
         """Make the server without opening its port."""
         is_secured = bool(settings.certificate_file) and guard is not None
-        for address in filter(None, (settings.listen, settings.health_listen)):
+        for address in filter(None, (settings.listen, settings.mutual_listen, settings.health_listen)):
             if not (is_secured or settings.insecure or is_loopback(address)):
                 raise InvalidRequest(
                     f"listening on {address!r} would open the service to the network without TLS or without"
@@ -177,7 +183,13 @@ class GrpcServer:
                     " the network itself keeps others out"
                 )
         self._settings = settings
-        self._credentials = _server_credentials(settings) if settings.certificate_file else None
+        asks = bool(settings.client_authority_file)
+        self._credentials = (
+            _server_credentials(settings, asks=asks and not settings.mutual_listen)
+            if settings.certificate_file
+            else None
+        )
+        self._mutual_credentials = _server_credentials(settings, asks=True) if settings.mutual_listen else None
         self._edge = EdgeInterceptor(settings.limits(), guard=guard, log=log)
         self._health = health_aio.HealthServicer()
         self._names: list[str] = [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name]
@@ -189,6 +201,8 @@ class GrpcServer:
         """Port on which health alone is served, once started; 0 if there is none."""
         self.port = 0
         """Port it listens on, once started; 0 for unix sockets."""
+        self.mutual_port = 0
+        """Port for clients with certificates, once started; 0 if there is none of its own."""
 
     def _make_server(self, edge: EdgeInterceptor) -> grpc.aio.Server:
         """Return a server that knows health; limits are the edge's, since grpcio's own counts health's calls too."""
@@ -207,6 +221,13 @@ class GrpcServer:
         if self._settings.listen.startswith("unix"):
             return self._settings.listen
         return f"{self._settings.listen.rpartition(':')[0]}:{self.port}"
+
+    @property
+    def mutual_address(self) -> str:
+        """host:port at which processes of the installation dial it, once started."""
+        if not self.mutual_port:
+            return self.address
+        return f"{self._settings.mutual_listen.rpartition(':')[0]}:{self.mutual_port}"
 
     def add(self, register: Callable[[Any, grpc.aio.Server], object], servicer: object, service_name: str) -> None:
         """Serve a servicer.
@@ -227,6 +248,8 @@ class GrpcServer:
         """
         reflection.enable_server_reflection((*self._names, reflection.SERVICE_NAME), self._server)
         self.port = _open(self._server, self._settings.listen, self._credentials)
+        if self._mutual_credentials is not None:
+            self.mutual_port = _open(self._server, self._settings.mutual_listen, self._mutual_credentials)
         if self._health_server is not None:
             self.health_port = _open(self._health_server, self._settings.health_listen)
             await self._health_server.start()
@@ -252,8 +275,12 @@ class GrpcServer:
             await self._health_server.stop(0)
 
 
-def _server_credentials(settings: GrpcSettings) -> grpc.ServerCredentials:
+def _server_credentials(settings: GrpcSettings, *, asks: bool) -> grpc.ServerCredentials:
     """Return credentials of which each connection gets what the files hold when it comes.
+
+    Args:
+        settings: Names the files.
+        asks: Whether clients must show certificates.
 
     Raises:
         InvalidRequest: A file cannot be read, or holds no PEM.
@@ -271,11 +298,9 @@ def _server_credentials(settings: GrpcSettings) -> grpc.ServerCredentials:
         roots = contents[2] if contents[2:] else None
         return grpc.ssl_server_certificate_configuration([(contents[1], contents[0])], root_certificates=roots)
 
-    paths = filter(None, (settings.certificate_file, settings.key_file, settings.client_authority_file))
-    files = WatchedFiles(tuple(paths), read)
-    return grpc.dynamic_ssl_server_credentials(
-        files.current(), files.current, require_client_authentication=bool(settings.client_authority_file)
-    )
+    paths = [settings.certificate_file, settings.key_file, *([settings.client_authority_file] if asks else [])]
+    files = WatchedFiles(paths, read)
+    return grpc.dynamic_ssl_server_credentials(files.current(), files.current, require_client_authentication=asks)
 
 
 def _open(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None = None) -> int:

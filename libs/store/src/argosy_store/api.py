@@ -19,6 +19,7 @@ from argosy_store.binary import INT4, UUID, array, bytes_array, fields, text_arr
 from argosy_store.change_requests import ChangeRequestCalls
 from argosy_store.clusters import ClusterCalls
 from argosy_store.grants import GrantCalls
+from argosy_store.identities import IdentityCalls
 from argosy_store.jobs import JobCalls
 from argosy_store.pool import Connections
 from argosy_store.queues import QueueCalls
@@ -54,7 +55,7 @@ _USE_JOB_SET: Final = (
 _DAY_S: Final = 86_400
 
 
-class ApiStore(QueueCalls, GrantCalls, AuditCalls, JobCalls, ChangeRequestCalls, ClusterCalls):
+class ApiStore(QueueCalls, GrantCalls, AuditCalls, JobCalls, ChangeRequestCalls, ClusterCalls, IdentityCalls):
     """The database as an API replica sees it. Thread-safe.
 
     Args:

@@ -17,14 +17,15 @@ from argosy_core.errors import NotAllowedNow, QuotaExceeded, StateConflict
 from argosy_store.connection import StoreConnection
 from argosy_store.rows import CLUSTER_COLUMNS, ClusterRow
 
-__all__ = ["MAX_CLUSTERS", "Binding", "Caller", "bind"]
+__all__ = ["ADD_CLUSTER", "MAX_CLUSTERS", "Binding", "Caller", "bind"]
 
 MAX_CLUSTERS: Final = 1000
 """Clusters that are not forgotten: what a leader holds grows with them, and anybody may dial with a new name."""
-_ADD: Final = (
+ADD_CLUSTER: Final = (
     "INSERT INTO clusters (name, uid) SELECT %s, %s WHERE (SELECT count(*) FROM clusters WHERE NOT forgotten) < %s"
     " ON CONFLICT DO NOTHING"
 )
+"""Adds a cluster unless it is known, or there are too many: name, uid, `MAX_CLUSTERS`."""
 _HOLDERS: Final = (
     "SELECT pool, process, host, incarnation, held_until_us - argosy_now_us() FROM cluster_pools"
     " WHERE cluster = %(cluster)s AND role = %(role)s ORDER BY pool FOR UPDATE"
@@ -88,7 +89,7 @@ def bind(connection: StoreConnection, caller: Caller, *, uid: str, keep_s: float
         QuotaExceeded: There are too many clusters for one more.
     """
     name = caller.cluster
-    connection.execute(_ADD, [name, uid, MAX_CLUSTERS])
+    connection.execute(ADD_CLUSTER, [name, uid, MAX_CLUSTERS])
     # The lock lets the leaders of all pools of a cluster bind one after another.
     row = connection.execute("SELECT uid, forgotten FROM clusters WHERE name = %s FOR UPDATE", [name]).fetchone()
     if row is None:

@@ -20,6 +20,9 @@ from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
 __all__ = [
     "audit_records",
     "changes",
+    "cluster_certificates",
+    "cluster_identities",
+    "cluster_invitations",
     "cluster_pools",
     "clusters",
     "deduplication",
@@ -366,6 +369,35 @@ grants: Final = sa.Table(
     sa.Index("grants_of_queue", "queue"),
 )
 """What a user or group may do: a verb with a queue, or a role where the queue is empty."""
+
+cluster_identities: Final = sa.Table(
+    "cluster_identities",
+    metadata,
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("uid", sa.Text, nullable=False, server_default=_EMPTY),
+)
+"""A cluster that was invited or revoked: only certificates that it fetched speak for it. `uid` is empty before."""
+
+cluster_invitations: Final = sa.Table(
+    "cluster_invitations",
+    metadata,
+    sa.Column("token_hash", sa.Text, primary_key=True),
+    sa.Column("cluster", sa.Text, nullable=False),
+    sa.Column("expire_time_us", sa.BigInteger, nullable=False),
+    sa.Column("used_keys", JSONB, nullable=False, server_default=sa.text("'{}'")),
+)
+"""A token that each process of a cluster may use once; `used_keys` has the hash of each one's public key."""
+
+cluster_certificates: Final = sa.Table(
+    "cluster_certificates",
+    metadata,
+    sa.Column("fingerprint", sa.Text, primary_key=True),
+    sa.Column("cluster", sa.Text, nullable=False),
+    sa.Column("part", sa.Text, nullable=False),
+    sa.Column("expire_time_us", sa.BigInteger, nullable=False),
+    sa.Index("cluster_certificates_of_cluster", "cluster"),
+)
+"""A certificate that speaks for a cluster."""
 
 suspects: Final = sa.Table(
     "suspects",

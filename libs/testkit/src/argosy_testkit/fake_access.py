@@ -68,3 +68,20 @@ class FakeAccess(access_pb2_grpc.AccessServiceServicer):
         )
         record.create_time.FromSeconds(1_700_000_000)
         return access_pb2.ListAuditRecordsResponse(records=[record])
+
+    async def InviteCluster(self, request: Any, context: Any) -> Any:
+        """Answer a token."""
+        await self.api.enter("InviteCluster", request, context)
+        answer = access_pb2.InviteClusterResponse(token="argosy_invitation_x")  # noqa: S106 - no secret
+        answer.expire_time.FromSeconds(1_700_000_000)
+        return answer
+
+    async def RevokeCluster(self, request: Any, context: Any) -> Any:
+        """Answer that it is done."""
+        await self.api.enter("RevokeCluster", request, context)
+        return access_pb2.RevokeClusterResponse()
+
+    async def JoinCluster(self, request: Any, context: Any) -> Any:
+        """Answer a certificate that is none."""
+        await self.api.enter("JoinCluster", request, context)
+        return access_pb2.JoinClusterResponse(certificate="none")

@@ -17,7 +17,7 @@ import grpc
 import numpy as np
 from google.protobuf.message import Message
 
-from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2
+from argosy.api.v1 import access_pb2, cluster_pb2, event_pb2, job_pb2, queue_pb2
 from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
 from argosy_testkit.hostile_requests import METHODS, HostileCall
@@ -118,6 +118,11 @@ def good_calls(pool: str = "default") -> Mapping[str, Sequence[Message]]:
         f"{api}ClusterService/UncordonCluster": [cluster_pb2.UncordonClusterRequest(name="c")],
         f"{api}ClusterService/CordonNode": [cluster_pb2.CordonNodeRequest(cluster="c", node="n0", reason="r")],
         f"{api}ClusterService/UncordonNode": [cluster_pb2.UncordonNodeRequest(cluster="c", node="n0")],
+        f"{api}AccessService/InviteCluster": [access_pb2.InviteClusterRequest(name="c")],
+        f"{api}AccessService/RevokeCluster": [access_pb2.RevokeClusterRequest(name="c")],
+        f"{api}AccessService/JoinCluster": [
+            access_pb2.JoinClusterRequest(certificate_request="x", part="agent", cluster_uid="u")
+        ],
         f"{api}ClusterService/ForgetCluster": [cluster_pb2.ForgetClusterRequest(name="c")],
         "/argosy.executor.v1.ExecutorService/Sync": [
             sync(hello=executor_pb2.Hello(cluster="c", **hello)),

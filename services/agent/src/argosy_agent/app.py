@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,12 +11,14 @@ import numpy as np
 from argosy_agent.config import AgentConfig
 from argosy_agent.loop import AgentLoop
 from argosy_agent.session import PermitSession
+from argosy_core.access import ClusterPart
 from argosy_core.autoscale import Agent
 from argosy_core.autoscale.policies import read_policy
 from argosy_kube.kubernetes.scaling.scaler import MetricsSource, PodScaler
 from argosy_kube.opening import credential_source
 from argosy_runtime.channel import Backoff
 from argosy_runtime.grpc_server import GrpcServer
+from argosy_runtime.joining import join_cluster
 from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
@@ -64,7 +67,9 @@ async def start(life: Lifecycle, config: AgentConfig) -> None:
 
     async def serve() -> None:
         await loop.listed.wait()
-        session = PermitSession(config, scaler.cluster_uid, tell=loop.tell, backoff=new_backoff(), log=log)
+        uid = await scaler.cluster_uid() if config.join.folder else ""
+        proved = replace(config, credentials=await join_cluster(life, config, ClusterPart.AGENT, uid))
+        session = PermitSession(proved, scaler.cluster_uid, tell=loop.tell, backoff=new_backoff(), log=log)
         await server.set_serving(True)
         async with asyncio.TaskGroup() as parts:
             parts.create_task(loop.run(session), name="actions")

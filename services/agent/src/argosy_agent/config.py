@@ -14,6 +14,7 @@ from argosy_kube import KubernetesSettings
 from argosy_runtime.channel import ChannelCredentials
 from argosy_runtime.config import require_names
 from argosy_runtime.grpc_server import GrpcSettings
+from argosy_runtime.joining import JoinSettings
 from argosy_runtime.logs import LogLevel
 
 __all__ = ["AgentConfig"]
@@ -54,7 +55,11 @@ class AgentConfig:
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     """How the API server is used."""
     credentials: ChannelCredentials = field(default_factory=ChannelCredentials)
-    """How the sampler is known."""
+    """How the sampler is known, and how this process proves who it is."""
+    server_addresses: tuple[str, ...] = ()
+    """host:port of server processes that renew a certificate of `join`; it calls them for nothing else."""
+    join: JoinSettings = field(default_factory=JoinSettings)
+    """How this process fetches its own certificate with an invitation, instead of being given one."""
     grpc: GrpcSettings = field(default_factory=lambda: GrpcSettings(listen="127.0.0.1:0"))
     """Where health and reflection are served."""
 

@@ -21,7 +21,7 @@ from argosy_agent.codec import RESOURCES, read_events, request_messages
 from argosy_agent.config import AgentConfig
 from argosy_core.autoscale.events import Event, Leased, PermitRequest, SessionDown, SessionUp
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
-from argosy_runtime.channel import Backoff, Caller, end_stream, open_channel
+from argosy_runtime.channel import Backoff, Caller, call_metadata, end_stream, open_channel
 from argosy_runtime.errors import from_rpc_error
 from argosy_runtime.logs import Logger
 
@@ -92,9 +92,10 @@ class PermitSession:
 
     async def _hold(self) -> None:
         cluster_uid = await self._cluster_uid()
-        channel = open_channel(self._config.sampler_address, self._config.credentials)
+        address, credentials = self._config.sampler_address, self._config.credentials
+        channel = open_channel(address, credentials)
         try:
-            stream = permit_pb2_grpc.PermitServiceStub(channel).Session()
+            stream = permit_pb2_grpc.PermitServiceStub(channel).Session(metadata=call_metadata(address, credentials))
             try:
                 async with asyncio.timeout(self._config.connect_timeout_s):
                     welcome = await self._greet(stream, cluster_uid)

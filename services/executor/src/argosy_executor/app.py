@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from argosy_core.access import ClusterPart
 from argosy_core.errors import BackendUnavailable, InvalidRequest
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.reconciling import Executor
@@ -18,6 +20,7 @@ from argosy_kube import open_cluster as open_cluster_at
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Backoff
 from argosy_runtime.grpc_server import GrpcServer
+from argosy_runtime.joining import join_cluster
 from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
@@ -102,7 +105,8 @@ async def _serve(
         except (BackendUnavailable, TimeoutError) as error:
             log.warning("the cluster cannot be reached", reason=str(error) or "no answer in time")
             await asyncio.sleep(backoff.next_wait_s())
-    executor = Executor(config, cluster, cluster_uid=uid)
+    credentials = await join_cluster(life, config, ClusterPart.EXECUTOR, uid)
+    executor = Executor(replace(config, credentials=credentials), cluster, cluster_uid=uid)
     life.spawn(executor.watch(), name="watch")
     await executor.wait_until_listed()
     life.spawn(executor.act(), name="act")

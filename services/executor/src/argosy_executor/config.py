@@ -15,6 +15,7 @@ from argosy_kube import KubernetesSettings
 from argosy_runtime.channel import ChannelCredentials
 from argosy_runtime.config import require_names, require_pools
 from argosy_runtime.grpc_server import GrpcSettings
+from argosy_runtime.joining import JoinSettings
 from argosy_runtime.logs import LogLevel
 from argosy_runtime.plugins import load_plugins
 
@@ -81,6 +82,8 @@ class ExecutorConfig:
     """How the API server is used, where the cluster is a Kubernetes."""
     credentials: ChannelCredentials = field(default_factory=ChannelCredentials)
     """How servers are known, and how this process proves to them for which cluster it speaks."""
+    join: JoinSettings = field(default_factory=JoinSettings)
+    """How this process fetches its own certificate with an invitation, instead of being given one."""
     grpc: HealthSettings = field(default_factory=HealthSettings)
     """How health and reflection are served; nothing else is: executors dial, nobody dials them."""
 

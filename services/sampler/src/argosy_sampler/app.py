@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -19,6 +20,7 @@ from argosy_kube.port import Cluster
 from argosy_runtime.access.guard import CallerSettings, cluster_guard
 from argosy_runtime.channel import Backoff, Caller
 from argosy_runtime.grpc_server import GrpcServer, GrpcSettings
+from argosy_runtime.joining import join_cluster
 from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
@@ -81,6 +83,7 @@ async def start(
 
     async def serve() -> None:
         cluster_uid, caller = await informer.cluster_uid(), Caller()
+        proved = replace(config, credentials=await join_cluster(life, config, ClusterPart.SAMPLER, cluster_uid))
         await informer.wait_listed()
         if permits is not None:
             permits.open(PermitService(ledger, cluster=config.cluster, cluster_uid=cluster_uid))
@@ -98,7 +101,7 @@ async def start(
                     pool=number,
                 )
                 session = SessionClient(
-                    config,
+                    proved,
                     cluster_uid,
                     pool=pool,
                     caller=caller,

@@ -18,6 +18,7 @@ from argosy_runtime.access.guard import CallerSettings
 from argosy_runtime.channel import ChannelCredentials
 from argosy_runtime.config import require_names, require_pools
 from argosy_runtime.grpc_server import GrpcSettings
+from argosy_runtime.joining import JoinSettings
 from argosy_runtime.logs import LogLevel
 from argosy_runtime.plugins import load_plugins
 
@@ -115,6 +116,8 @@ class SamplerConfig:
     """How it is known which agents ask for permits; with nothing set here and no client certificates, all may."""
     credentials: ChannelCredentials = field(default_factory=ChannelCredentials)
     """How servers are known, and how this process proves to them for which cluster it speaks."""
+    join: JoinSettings = field(default_factory=JoinSettings)
+    """How this process fetches its own certificate with an invitation, instead of being given one."""
     permits: PermitConfig = field(default_factory=PermitConfig)
     """How agents are permitted to resize pods; see docs/autoscale.md."""
     grpc: GrpcSettings = field(default_factory=lambda: GrpcSettings(listen="127.0.0.1:0"))

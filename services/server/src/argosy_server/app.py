@@ -33,6 +33,7 @@ from argosy_server.api.debug import DebugService
 from argosy_server.api.events import EventService
 from argosy_server.api.grants import GrantedPermissions
 from argosy_server.api.jobs import JobExplanations, JobService, LeaderJobService
+from argosy_server.api.joining import Joining
 from argosy_server.api.leader_view import LeaderRoleLike, Servicer
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.queues import QueueService
@@ -89,7 +90,7 @@ class ServerApp:
         """Finds leaders."""
         self.permissions = GrantedPermissions(self.store, self.threads, config.access)
         """What callers may do."""
-        guard = Guard(config.access, rules=RULES, permissions_of=self.permissions.of) if config.asks_who_calls else None
+        guard = self._make_guard() if config.asks_who_calls else None
         self.server = GrpcServer(config.grpc, guard=guard)
         """The gRPC server."""
         self.server.edge.leave_unmetered("/argosy.api.v1.JobService/SubmitJobs")  # `max_waiting_jobs` bounds them
@@ -106,6 +107,12 @@ class ServerApp:
         """Serves watchers."""
         for register, servicer, name in self._servicers():
             self.server.add(register, servicer, name)
+
+    def _make_guard(self) -> Guard:
+        async def invited_by(token_hash: str) -> str:
+            return await self.threads.look_up(self.store.invited_cluster, token_hash)
+
+        return Guard(self._config.access, rules=RULES, permissions_of=self.permissions.of, invited_by=invited_by)
 
     def _servicers(self) -> list[Servicer]:
         config = self._config
@@ -152,7 +159,8 @@ class ServerApp:
         jobs = JobService(self.store, self.threads, submission=submission, explanations=explanations)
         queues = QueueService(self.store, self.threads, cache, default_pool=config.pool)
         events = EventService(self.store, self.threads, self.hub, max_batch_count=config.api.watch_batch_count)
-        access = AccessService(self.store, self.threads, self.permissions)
+        joining = Joining(self.store, self.threads, config.access)
+        access = AccessService(self.store, self.threads, self.permissions, joining)
         return [
             *shared,
             (access_pb2_grpc.add_AccessServiceServicer_to_server, access, "argosy.api.v1.AccessService"),
@@ -202,7 +210,7 @@ class ServerApp:
             life.on_close(lambda: asyncio.to_thread(outbox.close))
             life.spawn(show_outbox_age(outbox, config.pool), name="age of the outbox")
         if self.leader is not None:
-            await self.leader.start(life, address=config.advertise or self.server.address)
+            await self.leader.start(life, address=config.advertise or self.server.mutual_address)
         await self.server.set_serving(True)
         self._log.info("listening", address=self.server.address, role=config.role, pool=config.pool)
 

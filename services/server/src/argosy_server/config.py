@@ -73,7 +73,8 @@ class ServerConfig:
     pool: str = "default"
     """Pool that the leader role stands for, and that queues without a pool belong to."""
     advertise: str = ""
-    """host:port at which other processes reach this one; empty takes the listen address."""
+    """host:port at which other processes of the installation reach this one: with `grpc.mutual_listen` of that port.
+    Empty takes the listen address."""
     metrics_listen: str = ""
     """host:port of the metrics page; empty opens none."""
     log_level: LogLevel = "info"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import click
 
-from argosy_cli.options import output_options, settings_of
+from argosy_cli.options import new_secret_file, output_options, settings_of
 from argosy_cli.output import print_value
 from argosy_core.access import ClusterPart, is_subject
 
@@ -56,11 +55,7 @@ def token_command(
     if odd is not None:
         raise click.UsageError(f"{odd!r} is no name: it has spaces or commas.", context)
     token = new_token()
-    try:
-        descriptor = os.open(secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise click.UsageError(f"{secret_file} is there already; name a new file.", context) from None
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+    with new_secret_file(context, secret_file) as file:
         file.write(token + "\n")
     entry: dict[str, Any] = {"server": True} if is_server else {"cluster": cluster} if cluster else {"name": name}
     if part:

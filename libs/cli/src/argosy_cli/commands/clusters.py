@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from argosy_cli.options import Settings, common_options, settings_of
+from argosy_cli.options import Settings, common_options, duration, new_secret_file, settings_of
 from argosy_cli.output import Column, age_text, amount_text, ask, print_one, print_rows, print_value
 from argosy_cli.session import call
 
@@ -20,7 +21,7 @@ __all__ = ["cluster", "node"]
 
 @click.group()
 def cluster() -> None:
-    """Show, cordon and forget clusters."""
+    """Show, cordon, invite, revoke and forget clusters."""
 
 
 @click.group()
@@ -104,6 +105,51 @@ def forget_cluster(context: click.Context, *, name: str, yes: bool) -> None:
         click.echo(f"cluster {name} is forgotten; {lost_count} runs are lost, their jobs queued again")
     else:
         print_value(settings, {"name": name, "lost_run_count": lost_count})
+
+
+@cluster.command("invite")
+@click.argument("name")
+@click.option("--lifetime", "lifetime_s", type=duration, default="1h", show_default=True, help="As in 90s, 6h or 7d.")
+@click.option(
+    "--secret-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="New file that gets the token, for the cluster alone (mode 0600).",
+)
+@common_options
+@click.pass_context
+def invite_cluster(context: click.Context, *, name: str, lifetime_s: int, secret_file: Path) -> None:
+    """Draw a token with which each process of cluster NAME fetches its own certificate, once.
+
+    Give it to them as `join.token_file`. From now on nothing else speaks for the cluster.
+    """
+    settings = settings_of(context)
+    with new_secret_file(context, secret_file) as file:
+        invitation = call(settings, lambda client: client.invite_cluster(name, lifetime_s=lifetime_s))
+        file.write(invitation.token + "\n")
+    if settings.is_table:
+        click.echo(f"cluster {name} is invited until {invitation.expire_time:%Y-%m-%d %H:%M} UTC; see {secret_file}")
+    else:
+        print_value(settings, {"name": name, "expire_time": invitation.expire_time})
+
+
+@cluster.command("revoke")
+@click.argument("name")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@common_options
+@click.pass_context
+def revoke_cluster(context: click.Context, *, name: str, yes: bool) -> None:
+    """End whatever speaks for cluster NAME, within seconds, until it is invited again.
+
+    Its pods go on, and nobody hears of them; `argosy cluster forget` then gives its jobs to others.
+    """
+    settings = settings_of(context)
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError(f"this would cut off {name}; confirm with -y", context)
+    if not yes:
+        ask(f"cut off {name}?")
+    call(settings, lambda client: client.revoke_cluster(name))
+    click.echo(f"cluster {name} is revoked")
 
 
 @node.command("list")

@@ -9,14 +9,17 @@ Source: design section 5, "Who is who".
 
 from __future__ import annotations
 
+import hashlib
+import ssl
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from argosy_core.access import ClusterPart, Principal, is_subject
 from argosy_core.errors import NotAuthenticated
 from argosy_core.job.findings import is_dns_name
 
-__all__ = ["certificate_principal"]
+__all__ = ["certificate_fingerprint", "certificate_principal"]
 
 _SCHEME: Final = "spiffe://"
 
@@ -31,17 +34,31 @@ def certificate_principal(auth_context: Mapping[str, Iterable[bytes]], *, instal
     Raises:
         NotAuthenticated: It names nobody, or somebody of another installation.
     """
-    if not any(True for _ in auth_context.get("x509_pem_cert", ())):
+    shown = next(iter(auth_context.get("x509_pem_cert", ())), None)
+    if shown is None:
         return None
     identities = [text for text in _texts(auth_context, "peer_spiffe_id") if text] or [
         text for text in _texts(auth_context, "x509_subject_alternative_name") if text.startswith(_SCHEME)
     ]
     if identities:
-        return _process(identities[0], installation)
+        principal = _process(identities[0], installation)
+        return replace(principal, certificate=certificate_fingerprint(shown)) if principal.cluster else principal
     for name in _texts(auth_context, "x509_common_name"):
         if is_subject(f"user:{name}"):
             return Principal(name=name)
     raise NotAuthenticated("the client's certificate has neither a SPIFFE identity nor a common name that is a name")
+
+
+def certificate_fingerprint(pem: bytes) -> str:
+    """Return the SHA-256 of a certificate, PEM, in small hexadecimal digits.
+
+    Raises:
+        NotAuthenticated: It is none.
+    """
+    try:
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem.decode("ascii").strip())).hexdigest()
+    except ValueError as cause:
+        raise NotAuthenticated("the client's certificate cannot be read") from cause
 
 
 def _process(identity: str, installation: str) -> Principal:

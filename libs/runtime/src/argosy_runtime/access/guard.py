@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from argosy.channel_credentials import INVITATION_PREFIX, hash_token
 from argosy_core.access import ANYBODY, EVERYTHING, Permissions, Principal, Rule, Verb, is_subject
 from argosy_core.errors import InvalidRequest, NotAuthenticated, NotFound, NotPermitted
 from argosy_runtime.access.certificates import certificate_principal
@@ -52,7 +53,7 @@ class CallerSettings:
     """YAML file of static tokens' hashes, made by `argosy admin token`; read again when it changes. Empty for none."""
     installation: str = "argosy"
     """Trust domain of SPIFFE identities in client certificates."""
-    check_again_s: float = 5.0
+    check_again_s: float = 2.0
     """How often a stream's caller is asked for again; who was revoked keeps a stream so long at most."""
 
 
@@ -66,16 +67,25 @@ class AccessSettings(CallerSettings):
     """How long a caller's grants are remembered; a changed grant counts so much later at other replicas."""
     audit_retention_days: int = 90
     """Full days that it is kept who changed what."""
+    authority_file: str = ""
+    """PEM file of the authority that signs certificates of invited clusters; it must be among those of
+    `grpc.client_authority_file`. Empty invites nobody."""
+    authority_key_file: str = ""
+    """PEM file of its key: whoever has it is everybody. API replicas that invite need it, and nothing else does."""
+    certificate_days: int = 30
+    """How long a certificate is good that a cluster's process fetched; it is renewed when a third is left."""
 
     def __post_init__(self) -> None:
-        """Refuse subjects that are none.
+        """Refuse subjects that are none, and half of an authority.
 
         Raises:
-            InvalidRequest: One of `admins` is none.
+            InvalidRequest: One of `admins` is none, or an authority stands without its key, or the reverse.
         """
         for subject in self.admins:
             if not is_subject(subject):
                 raise InvalidRequest(f"access.admins has {subject!r}, but must name user:NAME or group:NAME")
+        if bool(self.authority_file) != bool(self.authority_key_file):
+            raise InvalidRequest("signing needs both access.authority_file and access.authority_key_file")
 
 
 @dataclass(slots=True, eq=False)
@@ -141,6 +151,7 @@ class Guard:
         settings: How callers are known.
         rules: What each method takes, by its path; one that is not there is nobody's.
         permissions_of: Says what a principal may do.
+        invited_by: Says which cluster an invitation is for, by the hash of its token; None where nobody is invited.
 
     Raises:
         InvalidRequest: A file of the settings cannot be used.
@@ -152,8 +163,10 @@ class Guard:
         *,
         rules: Mapping[str, Rule],
         permissions_of: Callable[[Principal], Awaitable[Permissions]],
+        invited_by: Callable[[str], Awaitable[str]] | None = None,
     ) -> None:
         """Read the files."""
+        self._invited_by = invited_by
         self._tokens = TokenFile(settings.tokens_file) if settings.tokens_file else None
         self._installation = settings.installation
         self._rules = rules
@@ -197,19 +210,21 @@ class Guard:
 
     async def _identify(self, context: CallContext) -> Caller:
         metadata = [(key, value) for key, value in context.invocation_metadata() or () if isinstance(value, str)]
-        principal = self._authenticate(metadata, context)
+        principal = await self._authenticate(metadata, context)
         acting_as = next((value for key, value in metadata if key == ACTING_AS_KEY), None)
         if acting_as is not None:
             groups = tuple(value for key, value in metadata if key == ACTING_AS_GROUP_KEY)
             principal = await self._act_as(principal, acting_as, groups)
         return Caller(principal, await self._permissions_of(principal))
 
-    def _authenticate(self, metadata: list[tuple[str, str]], context: CallContext) -> Principal:
+    async def _authenticate(self, metadata: list[tuple[str, str]], context: CallContext) -> Principal:
         sent = [value for key, value in metadata if key == AUTHORIZATION_KEY]
         if sent:
             token = sent[0][len(_BEARER) :] if sent[0][: len(_BEARER)].lower() == _BEARER else ""
             if len(sent) > 1 or not 0 < len(token) <= _MAX_TOKEN_CHARACTERS:
                 raise NotAuthenticated("authorization must be sent once, as Bearer and a token")
+            if self._invited_by is not None and token.startswith(INVITATION_PREFIX):
+                return await self._invited(token)
             found = self._tokens.find(token) if self._tokens is not None else None
             if found is None:
                 raise NotAuthenticated(_UNKNOWN)
@@ -218,6 +233,14 @@ class Guard:
         if principal is None:
             raise NotAuthenticated(_SILENT)
         return principal
+
+    async def _invited(self, token: str) -> Principal:
+        assert self._invited_by is not None
+        invitation = hash_token(token)
+        cluster = await self._invited_by(invitation)
+        if not cluster:
+            raise NotAuthenticated("the invitation has ended, or was never made; ask an administrator for another")
+        return Principal(name=cluster, cluster=cluster, invitation=invitation)
 
     async def _act_as(self, principal: Principal, name: str, groups: tuple[str, ...]) -> Principal:
         """Return whom a caller acts as.

@@ -18,6 +18,7 @@ from argosy_server.api.calls import Context
 from argosy_server.api.cursors import read_name_token, write_name_token
 from argosy_server.api.grants import GrantedPermissions
 from argosy_server.api.job_codec import timestamp
+from argosy_server.api.joining import Joining
 from argosy_server.api.store_threads import StoreThreads
 from argosy_store.api import ApiStore
 from argosy_store.audit import AuditRow
@@ -35,10 +36,14 @@ class AccessService(access_pb2_grpc.AccessServiceServicer):
         store: Where grants are.
         threads: Where blocking calls run.
         permissions: Told of changes made here.
+        joining: Lets clusters in.
     """
 
-    def __init__(self, store: ApiStore, threads: StoreThreads, permissions: GrantedPermissions) -> None:
+    def __init__(
+        self, store: ApiStore, threads: StoreThreads, permissions: GrantedPermissions, joining: Joining
+    ) -> None:
         """Keep what it needs."""
+        self._joining = joining
         self._store = store
         self._threads = threads
         self._permissions = permissions
@@ -119,6 +124,36 @@ class AccessService(access_pb2_grpc.AccessServiceServicer):
             records=[_audit_message(row) for row in rows[:size]],
             next_page_token=write_name_token(str(rows[size - 1].id)) if len(rows) > size else "",
         )
+
+    async def InviteCluster(  # noqa: N802 - the protocol's name
+        self, request: access_pb2.InviteClusterRequest, context: Context
+    ) -> access_pb2.InviteClusterResponse:
+        """Answer a token for the processes of a cluster."""
+        del context
+        check_request(request)
+        answer = await self._joining.invite(request)
+        self._permissions.forget()
+        return answer
+
+    async def JoinCluster(  # noqa: N802 - the protocol's name
+        self, request: access_pb2.JoinClusterRequest, context: Context
+    ) -> access_pb2.JoinClusterResponse:
+        """Answer a certificate to a process of a cluster."""
+        del context
+        check_request(request)
+        answer = await self._joining.join(request)
+        self._permissions.forget()
+        return answer
+
+    async def RevokeCluster(  # noqa: N802 - the protocol's name
+        self, request: access_pb2.RevokeClusterRequest, context: Context
+    ) -> access_pb2.RevokeClusterResponse:
+        """End what speaks for a cluster."""
+        del context
+        check_request(request)
+        answer = await self._joining.revoke(request)
+        self._permissions.forget()
+        return answer
 
 
 def _audit_message(row: AuditRow) -> access_pb2.AuditRecord:

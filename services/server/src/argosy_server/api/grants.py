@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from argosy_core.access import Grant, Permissions, Principal, Role, permissions_of
+from argosy_core.errors import NotAuthenticated
 from argosy_runtime.access.guard import AccessSettings
 from argosy_server.api.store_threads import StoreThreads
 
@@ -19,10 +20,13 @@ _MAX_REMEMBERED: Final = 10_000
 
 
 class GrantStore(Protocol):
-    """What is needed of the store; the call blocks."""
+    """What is needed of the store; calls block."""
 
     def grants_of(self, subjects: Sequence[str]) -> Sequence[Grant]:
         """Return what was granted to some subjects."""
+
+    def counted_certificates(self, cluster: str) -> frozenset[str] | None:
+        """Return the certificates that speak for a cluster; None if whatever is configured does."""
 
 
 class GrantedPermissions:
@@ -50,13 +54,17 @@ class GrantedPermissions:
         self._clock_s = clock_s
         self._always = [Grant(subject=subject, queue="", verb=Role.ADMIN) for subject in settings.admins]
         self._known: dict[Principal, tuple[Permissions, float]] = {}
+        self._clusters: dict[str, tuple[frozenset[str] | None, float]] = {}
 
     async def of(self, principal: Principal) -> Permissions:
         """Return what a principal may do.
 
         Raises:
+            NotAuthenticated: It speaks for a cluster by what does not count, or no more.
             BackendUnavailable: The database cannot be reached.
         """
+        if principal.cluster and not principal.invitation:
+            await self._require_counted(principal)
         if not principal.subjects:
             return Permissions()
         known = self._known.get(principal)
@@ -70,6 +78,21 @@ class GrantedPermissions:
         self._known[principal] = (permissions, now_s + self._keep_s)
         return permissions
 
+    async def _require_counted(self, principal: Principal) -> None:
+        now_s = self._clock_s()
+        counted, until_s = self._clusters.get(principal.cluster, (None, 0.0))
+        if now_s >= until_s:
+            counted = await self._threads.look_up(self._store.counted_certificates, principal.cluster)
+            if len(self._clusters) >= _MAX_REMEMBERED:
+                self._clusters.clear()
+            self._clusters[principal.cluster] = counted, now_s + self._keep_s
+        if counted is not None and principal.certificate not in counted:
+            raise NotAuthenticated(
+                f"for cluster {principal.cluster} only certificates speak that were fetched with an invitation; this is"
+                " none, or was revoked; ask an administrator for an invitation"
+            )
+
     def forget(self) -> None:
-        """Read everything again at its next use, because grants were changed here."""
+        """Read everything again at its next use, because grants or identities were changed here."""
         self._known.clear()
+        self._clusters.clear()

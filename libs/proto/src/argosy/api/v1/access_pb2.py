@@ -23,10 +23,11 @@ _sym_db = _symbol_database.Default()
 
 
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x61rgosy/api/v1/access.proto\x12\rargosy.api.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xde\x02\n\x05Grant\x12\xcb\x01\n\x07subject\x18\x01 \x01(\tB\xb9\x01\xbaH\xb5\x01\xba\x01\xb1\x01\n\rgrant.subject\x12\x61must be user:NAME or group:NAME, the name without spaces and commas and of at most 253 characters\x1a=this.matches(\'^(user|group):[^\\\\s,\\\\x00-\\\\x1f\\\\x7f]{1,253}$\')\x12\x16\n\x05queue\x18\x02 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12o\n\x04verb\x18\x03 \x01(\tBa\xbaH^r\\R\x06submitR\x06\x63\x61ncelR\x07preemptR\x0creprioritizeR\x05watchR\x04\x65\x64itR\x05\x61\x64minR\x08operatorR\x07\x61uditorR\x0cimpersonator\"\x0f\n\rWhoAmIRequest\"\x86\x01\n\x0eWhoAmIResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06groups\x18\x02 \x03(\t\x12\x0f\n\x07\x63luster\x18\x03 \x01(\t\x12\x10\n\x08\x61\x63ted_by\x18\x04 \x01(\t\x12\r\n\x05roles\x18\x05 \x03(\t\x12$\n\x06grants\x18\x06 \x03(\x0b\x32\x14.argosy.api.v1.Grant\"E\n\x10\x41\x64\x64GrantsRequest\x12\x31\n\x06grants\x18\x01 \x03(\x0b\x32\x14.argosy.api.v1.GrantB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\"\x13\n\x11\x41\x64\x64GrantsResponse\"H\n\x13RemoveGrantsRequest\x12\x31\n\x06grants\x18\x01 \x03(\x0b\x32\x14.argosy.api.v1.GrantB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\"\x16\n\x14RemoveGrantsResponse\"\x83\x01\n\x11ListGrantsRequest\x12\x19\n\x07subject\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\x84\x02\x12\x16\n\x05queue\x18\x02 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12\x1d\n\tpage_size\x18\x03 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"S\n\x12ListGrantsResponse\x12$\n\x06grants\x18\x01 \x03(\x0b\x32\x14.argosy.api.v1.Grant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xbd\x01\n\x0b\x41uditRecord\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12/\n\x0b\x63reate_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x10\n\x08\x61\x63ted_by\x18\x05 \x01(\t\x12\x0c\n\x04host\x18\x06 \x01(\t\x12\x0c\n\x04kind\x18\x07 \x01(\t\x12\x0c\n\x04name\x18\x08 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\t \x01(\t\"\xc0\x01\n\x17ListAuditRecordsRequest\x12\x1b\n\tprincipal\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\xfd\x01\x12\x16\n\x04name\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x84\x02\x12\x34\n\x10\x63reate_time_from\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\tpage_size\x18\x04 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1b\n\npage_token\x18\x05 \x01(\tB\x07\xbaH\x04r\x02\x18@\"`\n\x18ListAuditRecordsResponse\x12+\n\x07records\x18\x01 \x03(\x0b\x32\x1a.argosy.api.v1.AuditRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xb7\x03\n\rAccessService\x12\x45\n\x06WhoAmI\x12\x1c.argosy.api.v1.WhoAmIRequest\x1a\x1d.argosy.api.v1.WhoAmIResponse\x12N\n\tAddGrants\x12\x1f.argosy.api.v1.AddGrantsRequest\x1a .argosy.api.v1.AddGrantsResponse\x12W\n\x0cRemoveGrants\x12\".argosy.api.v1.RemoveGrantsRequest\x1a#.argosy.api.v1.RemoveGrantsResponse\x12Q\n\nListGrants\x12 .argosy.api.v1.ListGrantsRequest\x1a!.argosy.api.v1.ListGrantsResponse\x12\x63\n\x10ListAuditRecords\x12&.argosy.api.v1.ListAuditRecordsRequest\x1a\'.argosy.api.v1.ListAuditRecordsResponseBX\n\x11\x64\x65v.argosy.api.v1B\x0b\x41\x63\x63\x65ssProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x61rgosy/api/v1/access.proto\x12\rargosy.api.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xde\x02\n\x05Grant\x12\xcb\x01\n\x07subject\x18\x01 \x01(\tB\xb9\x01\xbaH\xb5\x01\xba\x01\xb1\x01\n\rgrant.subject\x12\x61must be user:NAME or group:NAME, the name without spaces and commas and of at most 253 characters\x1a=this.matches(\'^(user|group):[^\\\\s,\\\\x00-\\\\x1f\\\\x7f]{1,253}$\')\x12\x16\n\x05queue\x18\x02 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12o\n\x04verb\x18\x03 \x01(\tBa\xbaH^r\\R\x06submitR\x06\x63\x61ncelR\x07preemptR\x0creprioritizeR\x05watchR\x04\x65\x64itR\x05\x61\x64minR\x08operatorR\x07\x61uditorR\x0cimpersonator\"\x0f\n\rWhoAmIRequest\"\x86\x01\n\x0eWhoAmIResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06groups\x18\x02 \x03(\t\x12\x0f\n\x07\x63luster\x18\x03 \x01(\t\x12\x10\n\x08\x61\x63ted_by\x18\x04 \x01(\t\x12\r\n\x05roles\x18\x05 \x03(\t\x12$\n\x06grants\x18\x06 \x03(\x0b\x32\x14.argosy.api.v1.Grant\"E\n\x10\x41\x64\x64GrantsRequest\x12\x31\n\x06grants\x18\x01 \x03(\x0b\x32\x14.argosy.api.v1.GrantB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\"\x13\n\x11\x41\x64\x64GrantsResponse\"H\n\x13RemoveGrantsRequest\x12\x31\n\x06grants\x18\x01 \x03(\x0b\x32\x14.argosy.api.v1.GrantB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\xe8\x07\"\x16\n\x14RemoveGrantsResponse\"\x83\x01\n\x11ListGrantsRequest\x12\x19\n\x07subject\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\x84\x02\x12\x16\n\x05queue\x18\x02 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12\x1d\n\tpage_size\x18\x03 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\"S\n\x12ListGrantsResponse\x12$\n\x06grants\x18\x01 \x03(\x0b\x32\x14.argosy.api.v1.Grant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xbd\x01\n\x0b\x41uditRecord\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12/\n\x0b\x63reate_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x10\n\x08\x61\x63ted_by\x18\x05 \x01(\t\x12\x0c\n\x04host\x18\x06 \x01(\t\x12\x0c\n\x04kind\x18\x07 \x01(\t\x12\x0c\n\x04name\x18\x08 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\t \x01(\t\"\xc0\x01\n\x17ListAuditRecordsRequest\x12\x1b\n\tprincipal\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\xfd\x01\x12\x16\n\x04name\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x84\x02\x12\x34\n\x10\x63reate_time_from\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\tpage_size\x18\x04 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1b\n\npage_token\x18\x05 \x01(\tB\x07\xbaH\x04r\x02\x18@\"`\n\x18ListAuditRecordsResponse\x12+\n\x07records\x18\x01 \x03(\x0b\x32\x1a.argosy.api.v1.AuditRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"p\n\x14InviteClusterRequest\x12\x18\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12>\n\x08lifetime\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x11\xbaH\x0e\xaa\x01\x0b\"\x05\x08\x80\x9a\x9e\x01\x32\x02\x08<\"W\n\x15InviteClusterResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x8d\x01\n\x12JoinClusterRequest\x12\'\n\x13\x63\x65rtificate_request\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80 \x12-\n\x04part\x18\x02 \x01(\tB\x1f\xbaH\x1cr\x1aR\x08\x65xecutorR\x07samplerR\x05\x61gent\x12\x1f\n\x0b\x63luster_uid\x18\x03 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\"[\n\x13JoinClusterResponse\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"0\n\x14RevokeClusterRequest\x12\x18\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\"\x17\n\x15RevokeClusterResponse2\xc5\x05\n\rAccessService\x12\x45\n\x06WhoAmI\x12\x1c.argosy.api.v1.WhoAmIRequest\x1a\x1d.argosy.api.v1.WhoAmIResponse\x12N\n\tAddGrants\x12\x1f.argosy.api.v1.AddGrantsRequest\x1a .argosy.api.v1.AddGrantsResponse\x12W\n\x0cRemoveGrants\x12\".argosy.api.v1.RemoveGrantsRequest\x1a#.argosy.api.v1.RemoveGrantsResponse\x12Q\n\nListGrants\x12 .argosy.api.v1.ListGrantsRequest\x1a!.argosy.api.v1.ListGrantsResponse\x12\x63\n\x10ListAuditRecords\x12&.argosy.api.v1.ListAuditRecordsRequest\x1a\'.argosy.api.v1.ListAuditRecordsResponse\x12Z\n\rInviteCluster\x12#.argosy.api.v1.InviteClusterRequest\x1a$.argosy.api.v1.InviteClusterResponse\x12T\n\x0bJoinCluster\x12!.argosy.api.v1.JoinClusterRequest\x1a\".argosy.api.v1.JoinClusterResponse\x12Z\n\rRevokeCluster\x12#.argosy.api.v1.RevokeClusterRequest\x1a$.argosy.api.v1.RevokeClusterResponseBX\n\x11\x64\x65v.argosy.api.v1B\x0b\x41\x63\x63\x65ssProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -60,30 +61,54 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTAUDITRECORDSREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\007\032\005\030\350\007(\000'
   _globals['_LISTAUDITRECORDSREQUEST'].fields_by_name['page_token']._loaded_options = None
   _globals['_LISTAUDITRECORDSREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\004r\002\030@'
-  _globals['_GRANT']._serialized_start=108
-  _globals['_GRANT']._serialized_end=458
-  _globals['_WHOAMIREQUEST']._serialized_start=460
-  _globals['_WHOAMIREQUEST']._serialized_end=475
-  _globals['_WHOAMIRESPONSE']._serialized_start=478
-  _globals['_WHOAMIRESPONSE']._serialized_end=612
-  _globals['_ADDGRANTSREQUEST']._serialized_start=614
-  _globals['_ADDGRANTSREQUEST']._serialized_end=683
-  _globals['_ADDGRANTSRESPONSE']._serialized_start=685
-  _globals['_ADDGRANTSRESPONSE']._serialized_end=704
-  _globals['_REMOVEGRANTSREQUEST']._serialized_start=706
-  _globals['_REMOVEGRANTSREQUEST']._serialized_end=778
-  _globals['_REMOVEGRANTSRESPONSE']._serialized_start=780
-  _globals['_REMOVEGRANTSRESPONSE']._serialized_end=802
-  _globals['_LISTGRANTSREQUEST']._serialized_start=805
-  _globals['_LISTGRANTSREQUEST']._serialized_end=936
-  _globals['_LISTGRANTSRESPONSE']._serialized_start=938
-  _globals['_LISTGRANTSRESPONSE']._serialized_end=1021
-  _globals['_AUDITRECORD']._serialized_start=1024
-  _globals['_AUDITRECORD']._serialized_end=1213
-  _globals['_LISTAUDITRECORDSREQUEST']._serialized_start=1216
-  _globals['_LISTAUDITRECORDSREQUEST']._serialized_end=1408
-  _globals['_LISTAUDITRECORDSRESPONSE']._serialized_start=1410
-  _globals['_LISTAUDITRECORDSRESPONSE']._serialized_end=1506
-  _globals['_ACCESSSERVICE']._serialized_start=1509
-  _globals['_ACCESSSERVICE']._serialized_end=1948
+  _globals['_INVITECLUSTERREQUEST'].fields_by_name['name']._loaded_options = None
+  _globals['_INVITECLUSTERREQUEST'].fields_by_name['name']._serialized_options = b'\272H\007r\005\020\001\030\375\001'
+  _globals['_INVITECLUSTERREQUEST'].fields_by_name['lifetime']._loaded_options = None
+  _globals['_INVITECLUSTERREQUEST'].fields_by_name['lifetime']._serialized_options = b'\272H\016\252\001\013\"\005\010\200\232\236\0012\002\010<'
+  _globals['_JOINCLUSTERREQUEST'].fields_by_name['certificate_request']._loaded_options = None
+  _globals['_JOINCLUSTERREQUEST'].fields_by_name['certificate_request']._serialized_options = b'\272H\007r\005\020\001\030\200 '
+  _globals['_JOINCLUSTERREQUEST'].fields_by_name['part']._loaded_options = None
+  _globals['_JOINCLUSTERREQUEST'].fields_by_name['part']._serialized_options = b'\272H\034r\032R\010executorR\007samplerR\005agent'
+  _globals['_JOINCLUSTERREQUEST'].fields_by_name['cluster_uid']._loaded_options = None
+  _globals['_JOINCLUSTERREQUEST'].fields_by_name['cluster_uid']._serialized_options = b'\272H\007r\005\020\001\030\200\001'
+  _globals['_REVOKECLUSTERREQUEST'].fields_by_name['name']._loaded_options = None
+  _globals['_REVOKECLUSTERREQUEST'].fields_by_name['name']._serialized_options = b'\272H\007r\005\020\001\030\375\001'
+  _globals['_GRANT']._serialized_start=140
+  _globals['_GRANT']._serialized_end=490
+  _globals['_WHOAMIREQUEST']._serialized_start=492
+  _globals['_WHOAMIREQUEST']._serialized_end=507
+  _globals['_WHOAMIRESPONSE']._serialized_start=510
+  _globals['_WHOAMIRESPONSE']._serialized_end=644
+  _globals['_ADDGRANTSREQUEST']._serialized_start=646
+  _globals['_ADDGRANTSREQUEST']._serialized_end=715
+  _globals['_ADDGRANTSRESPONSE']._serialized_start=717
+  _globals['_ADDGRANTSRESPONSE']._serialized_end=736
+  _globals['_REMOVEGRANTSREQUEST']._serialized_start=738
+  _globals['_REMOVEGRANTSREQUEST']._serialized_end=810
+  _globals['_REMOVEGRANTSRESPONSE']._serialized_start=812
+  _globals['_REMOVEGRANTSRESPONSE']._serialized_end=834
+  _globals['_LISTGRANTSREQUEST']._serialized_start=837
+  _globals['_LISTGRANTSREQUEST']._serialized_end=968
+  _globals['_LISTGRANTSRESPONSE']._serialized_start=970
+  _globals['_LISTGRANTSRESPONSE']._serialized_end=1053
+  _globals['_AUDITRECORD']._serialized_start=1056
+  _globals['_AUDITRECORD']._serialized_end=1245
+  _globals['_LISTAUDITRECORDSREQUEST']._serialized_start=1248
+  _globals['_LISTAUDITRECORDSREQUEST']._serialized_end=1440
+  _globals['_LISTAUDITRECORDSRESPONSE']._serialized_start=1442
+  _globals['_LISTAUDITRECORDSRESPONSE']._serialized_end=1538
+  _globals['_INVITECLUSTERREQUEST']._serialized_start=1540
+  _globals['_INVITECLUSTERREQUEST']._serialized_end=1652
+  _globals['_INVITECLUSTERRESPONSE']._serialized_start=1654
+  _globals['_INVITECLUSTERRESPONSE']._serialized_end=1741
+  _globals['_JOINCLUSTERREQUEST']._serialized_start=1744
+  _globals['_JOINCLUSTERREQUEST']._serialized_end=1885
+  _globals['_JOINCLUSTERRESPONSE']._serialized_start=1887
+  _globals['_JOINCLUSTERRESPONSE']._serialized_end=1978
+  _globals['_REVOKECLUSTERREQUEST']._serialized_start=1980
+  _globals['_REVOKECLUSTERREQUEST']._serialized_end=2028
+  _globals['_REVOKECLUSTERRESPONSE']._serialized_start=2030
+  _globals['_REVOKECLUSTERRESPONSE']._serialized_end=2053
+  _globals['_ACCESSSERVICE']._serialized_start=2056
+  _globals['_ACCESSSERVICE']._serialized_end=2765
 # @@protoc_insertion_point(module_scope)

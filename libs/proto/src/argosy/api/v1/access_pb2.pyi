@@ -1,6 +1,7 @@
 import datetime
 
 from buf.validate import validate_pb2 as _validate_pb2
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -123,3 +124,47 @@ class ListAuditRecordsResponse(_message.Message):
     records: _containers.RepeatedCompositeFieldContainer[AuditRecord]
     next_page_token: str
     def __init__(self, records: _Optional[_Iterable[_Union[AuditRecord, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class InviteClusterRequest(_message.Message):
+    __slots__ = ("name", "lifetime")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LIFETIME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    lifetime: _duration_pb2.Duration
+    def __init__(self, name: _Optional[str] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class InviteClusterResponse(_message.Message):
+    __slots__ = ("token", "expire_time")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    token: str
+    expire_time: _timestamp_pb2.Timestamp
+    def __init__(self, token: _Optional[str] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class JoinClusterRequest(_message.Message):
+    __slots__ = ("certificate_request", "part", "cluster_uid")
+    CERTIFICATE_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_UID_FIELD_NUMBER: _ClassVar[int]
+    certificate_request: str
+    part: str
+    cluster_uid: str
+    def __init__(self, certificate_request: _Optional[str] = ..., part: _Optional[str] = ..., cluster_uid: _Optional[str] = ...) -> None: ...
+
+class JoinClusterResponse(_message.Message):
+    __slots__ = ("certificate", "expire_time")
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    certificate: str
+    expire_time: _timestamp_pb2.Timestamp
+    def __init__(self, certificate: _Optional[str] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class RevokeClusterRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class RevokeClusterResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -60,6 +60,21 @@ class AccessServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_access__pb2.ListAuditRecordsRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_access__pb2.ListAuditRecordsResponse.FromString,
                 _registered_method=True)
+        self.InviteCluster = channel.unary_unary(
+                '/argosy.api.v1.AccessService/InviteCluster',
+                request_serializer=argosy_dot_api_dot_v1_dot_access__pb2.InviteClusterRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_access__pb2.InviteClusterResponse.FromString,
+                _registered_method=True)
+        self.JoinCluster = channel.unary_unary(
+                '/argosy.api.v1.AccessService/JoinCluster',
+                request_serializer=argosy_dot_api_dot_v1_dot_access__pb2.JoinClusterRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_access__pb2.JoinClusterResponse.FromString,
+                _registered_method=True)
+        self.RevokeCluster = channel.unary_unary(
+                '/argosy.api.v1.AccessService/RevokeCluster',
+                request_serializer=argosy_dot_api_dot_v1_dot_access__pb2.RevokeClusterRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_access__pb2.RevokeClusterResponse.FromString,
+                _registered_method=True)
 
 
 class AccessServiceServicer(object):
@@ -102,6 +117,28 @@ class AccessServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def InviteCluster(self, request, context):
+        """Answers a token with which each process of a cluster may fetch its certificate, once. From then on only certificates
+        that were fetched so speak for the cluster. Takes the role admin.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def JoinCluster(self, request, context):
+        """Answers a certificate to a process of a cluster: to one with an invitation, and to one that renews its certificate.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeCluster(self, request, context):
+        """Ends whatever speaks for a cluster, and its invitations; open sessions end within seconds. Takes the role admin.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -129,6 +166,21 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.ListAuditRecords,
                     request_deserializer=argosy_dot_api_dot_v1_dot_access__pb2.ListAuditRecordsRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_access__pb2.ListAuditRecordsResponse.SerializeToString,
+            ),
+            'InviteCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.InviteCluster,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_access__pb2.InviteClusterRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_access__pb2.InviteClusterResponse.SerializeToString,
+            ),
+            'JoinCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.JoinCluster,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_access__pb2.JoinClusterRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_access__pb2.JoinClusterResponse.SerializeToString,
+            ),
+            'RevokeCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeCluster,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_access__pb2.RevokeClusterRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_access__pb2.RevokeClusterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -267,6 +319,87 @@ class AccessService(object):
             '/argosy.api.v1.AccessService/ListAuditRecords',
             argosy_dot_api_dot_v1_dot_access__pb2.ListAuditRecordsRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_access__pb2.ListAuditRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InviteCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.AccessService/InviteCluster',
+            argosy_dot_api_dot_v1_dot_access__pb2.InviteClusterRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_access__pb2.InviteClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def JoinCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.AccessService/JoinCluster',
+            argosy_dot_api_dot_v1_dot_access__pb2.JoinClusterRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_access__pb2.JoinClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.AccessService/RevokeCluster',
+            argosy_dot_api_dot_v1_dot_access__pb2.RevokeClusterRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_access__pb2.RevokeClusterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,14 @@ class AccessServiceStub:
     """Answers who changed what, the newest first. Takes the role admin, operator or auditor. Empty where callers are not
     asked who they are.
     """
+    InviteCluster: _grpc.UnaryUnaryMultiCallable[_access_pb2.InviteClusterRequest, _access_pb2.InviteClusterResponse]
+    """Answers a token with which each process of a cluster may fetch its certificate, once. From then on only certificates
+    that were fetched so speak for the cluster. Takes the role admin.
+    """
+    JoinCluster: _grpc.UnaryUnaryMultiCallable[_access_pb2.JoinClusterRequest, _access_pb2.JoinClusterResponse]
+    """Answers a certificate to a process of a cluster: to one with an invitation, and to one that renews its certificate."""
+    RevokeCluster: _grpc.UnaryUnaryMultiCallable[_access_pb2.RevokeClusterRequest, _access_pb2.RevokeClusterResponse]
+    """Ends whatever speaks for a cluster, and its invitations; open sessions end within seconds. Takes the role admin."""
 
 @_typing.type_check_only
 class AccessServiceAsyncStub(AccessServiceStub):
@@ -63,6 +71,14 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """Answers who changed what, the newest first. Takes the role admin, operator or auditor. Empty where callers are not
     asked who they are.
     """
+    InviteCluster: _aio.UnaryUnaryMultiCallable[_access_pb2.InviteClusterRequest, _access_pb2.InviteClusterResponse]  # type: ignore[assignment]
+    """Answers a token with which each process of a cluster may fetch its certificate, once. From then on only certificates
+    that were fetched so speak for the cluster. Takes the role admin.
+    """
+    JoinCluster: _aio.UnaryUnaryMultiCallable[_access_pb2.JoinClusterRequest, _access_pb2.JoinClusterResponse]  # type: ignore[assignment]
+    """Answers a certificate to a process of a cluster: to one with an invitation, and to one that renews its certificate."""
+    RevokeCluster: _aio.UnaryUnaryMultiCallable[_access_pb2.RevokeClusterRequest, _access_pb2.RevokeClusterResponse]  # type: ignore[assignment]
+    """Ends whatever speaks for a cluster, and its invitations; open sessions end within seconds. Takes the role admin."""
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     """Access. Served by every API replica."""
@@ -108,5 +124,31 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         """Answers who changed what, the newest first. Takes the role admin, operator or auditor. Empty where callers are not
         asked who they are.
         """
+
+    @_abc_1.abstractmethod
+    def InviteCluster(
+        self,
+        request: _access_pb2.InviteClusterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_pb2.InviteClusterResponse, _abc.Awaitable[_access_pb2.InviteClusterResponse]]:
+        """Answers a token with which each process of a cluster may fetch its certificate, once. From then on only certificates
+        that were fetched so speak for the cluster. Takes the role admin.
+        """
+
+    @_abc_1.abstractmethod
+    def JoinCluster(
+        self,
+        request: _access_pb2.JoinClusterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_pb2.JoinClusterResponse, _abc.Awaitable[_access_pb2.JoinClusterResponse]]:
+        """Answers a certificate to a process of a cluster: to one with an invitation, and to one that renews its certificate."""
+
+    @_abc_1.abstractmethod
+    def RevokeCluster(
+        self,
+        request: _access_pb2.RevokeClusterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_pb2.RevokeClusterResponse, _abc.Awaitable[_access_pb2.RevokeClusterResponse]]:
+        """Ends whatever speaks for a cluster, and its invitations; open sessions end within seconds. Takes the role admin."""
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
