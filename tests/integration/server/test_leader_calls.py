@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 
-from argosy.api.v1 import cluster_pb2, job_pb2, scheduling_pb2
+from argosy.api.v1 import cluster_pb2, job_pb2, queue_pb2, scheduling_pb2
 from argosy.debug.v1 import debug_pb2
 from argosy.lease.v1 import lease_pb2
+from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.identity import parse_id
 from argosy_core.job.states import JobStage
+from argosy_core.nodes import NodeColumns, NodeGroup
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import (
     ClusterReason,
@@ -42,6 +46,7 @@ class FixedView:
     def __init__(self) -> None:
         """Start with two clusters, of which one is connected."""
         self.explained: dict[int, Explanation] = {}
+        self.disk = "hdd"
 
     def explain(self, handle: int) -> Explanation | None:
         """Answer what the test put in."""
@@ -53,6 +58,24 @@ class FixedView:
             handle: (found.stage, found.reason)
             for handle in handles
             if (found := self.explained.get(handle)) is not None
+        }
+
+    def class_of(self, handle: int) -> bytes:
+        """Answer a class that only nodes with fast disks can hold."""
+        return SchedulingClass(requests=(("cpu", 2000),), node_selector=(("disk", "ssd"),)).definition()
+
+    def node_columns(self) -> dict[str, NodeColumns]:
+        """Answer one node, in a cluster that is not heard."""
+        return {
+            "west": NodeColumns(
+                names=["n0"],
+                groups=[NodeGroup(labels=(("disk", self.disk),))],
+                group=np.zeros(1, np.int32),
+                flags=np.ones(1, np.uint8),
+                resources=("cpu", "pods"),
+                allocatable=np.array([[4000, 110]]),
+                free=np.array([[1000, 110]]),
+            )
         }
 
     def shares(self) -> PoolShares:
@@ -166,17 +189,16 @@ async def test_explain_comes_from_leader_for_open_jobs(either: Any, role: FixedR
     role.present.explained[parse_id(known)[1]] = Explanation(
         stage=JobStage.PENDING,
         summary="No node has room.",
-        reason=WaitReason.NO_ROOM,
+        reason=WaitReason.FAULT,
         cluster_reasons=(ClusterReason(cluster="c1", reason=WaitReason.PLUGIN, text="not now"),),
         filters=(FilterCount(filter="resources", node_count=12, text="insufficient resources on 12 nodes"),),
         examined_node_count=12,
     )
     answer = await either.jobs.ExplainJob(job_pb2.ExplainJobRequest(id=known))
-    assert (answer.stage, answer.wait_reason) == (job_pb2.JOB_STAGE_PENDING, job_pb2.WAIT_REASON_NO_ROOM)
+    assert (answer.stage, answer.wait_reason) == (job_pb2.JOB_STAGE_PENDING, job_pb2.WAIT_REASON_FAULT)
     assert answer.filters[0].node_count == 12
-    assert [(one.cluster, one.reason, one.text) for one in answer.cluster_reasons] == [
-        ("c1", job_pb2.WAIT_REASON_PLUGIN, "not now")
-    ]
+    told = answer.cluster_reasons[0]
+    assert (told.cluster, told.reason, told.text) == ("c1", job_pb2.WAIT_REASON_PLUGIN, "not now")
     assert answer.job.id == known
     answer = await either.jobs.ExplainJob(job_pb2.ExplainJobRequest(id=fresh))
     assert (answer.stage, "next round" in answer.summary) == (job_pb2.JOB_STAGE_QUEUED, True)
@@ -204,6 +226,42 @@ async def test_stages_name_the_pools_that_nobody_leads(api: Any) -> None:
     (job_id,) = await api.submit({})
     answer = await api.jobs.BatchGetJobStages(job_pb2.BatchGetJobStagesRequest(ids=[job_id]))
     assert (list(answer.jobs), list(answer.pools_without_leader)) == ([], ["default"])
+
+
+async def test_explanation_tells_what_is_missing_who_is_away_and_what_is_cordoned(either: Any, role: FixedRole) -> None:
+    """Beyond what the leader's memory knows: nodes as they were told, contacts, and cordons with their reasons."""
+    (job,) = await either.submit({})
+    assert role.present is not None
+    waiting = Explanation(stage=JobStage.PENDING, summary="pending", reason=WaitReason.NO_ROOM)
+    role.present.explained[parse_id(job)[1]] = waiting
+    request = job_pb2.ExplainJobRequest(id=job)
+    never = await either.jobs.ExplainJob(request)
+    assert never.wait_reason == job_pb2.WAIT_REASON_MISMATCH
+    assert list(never.missing) == ["no node has disk=ssd; nodes have disk=hdd"]
+    assert never.summary == f"pending; no node of any cluster can ever hold it: {never.missing[0]}"
+    role.present.disk = "ssd"
+    away = await either.jobs.ExplainJob(request)
+    assert away.wait_reason == job_pb2.WAIT_REASON_AWAY
+    assert away.why.startswith("cluster west is not heard since 20")
+    assert away.largest_node == "west/n0 (4 cpu)"
+    assert [(one.cluster, one.able_node_count, one.filters[0].filter) for one in away.cluster_reasons] == [
+        ("west", 1, "resources")
+    ]
+    await either.clusters.CordonCluster(cluster_pb2.CordonClusterRequest(name="west", reason="cables"))
+    cordoned = await either.jobs.ExplainJob(request)
+    assert (cordoned.wait_reason, cordoned.why) == (job_pb2.WAIT_REASON_CORDONED, "cluster west is cordoned: cables")
+    await either.queues.CordonQueue(queue_pb2.CordonQueueRequest(name="red", reason="audit"))
+    role.present.explained[parse_id(job)[1]] = replace(waiting, reason=WaitReason.CORDONED, why="its queue is cordoned")
+    assert (await either.jobs.ExplainJob(request)).why == "its queue is cordoned: audit"
+
+
+async def test_job_of_a_pool_that_nobody_leads_is_explained_by_that(api: Any) -> None:
+    """Waiting for an answer would not help: somebody has to start a leader."""
+    await api.make_queue("red")
+    (job,) = await api.submit({})
+    answer = await api.jobs.ExplainJob(job_pb2.ExplainJobRequest(id=job))
+    assert (answer.stage, answer.wait_reason) == (job_pb2.JOB_STAGE_QUEUED, job_pb2.WAIT_REASON_NO_LEADER)
+    assert "nobody leads pool 'default'" in answer.summary
 
 
 async def test_clusters_join_rows_with_live_figures(either: Any) -> None:

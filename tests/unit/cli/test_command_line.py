@@ -171,7 +171,20 @@ def test_only_commands_that_talk_to_a_server_take_one() -> None:
         for path, command in leaves(cli)
         if "--server" in {option for parameter in command.params for option in parameter.opts}
     }
-    of_jobs = {"run", "submit", "jobs", "watch", "logs", "explain", "wait", "resubmit", "job-set", "top", "slurm"}
+    of_jobs = {
+        "run",
+        "submit",
+        "jobs",
+        "watch",
+        "logs",
+        "explain",
+        "describe",
+        "wait",
+        "resubmit",
+        "job-set",
+        "top",
+        "slurm",
+    }
     changing = {"cancel", "reprioritize", "preempt", "hold", "release"}
     assert taking == of_jobs | changing | {"queue", "shares", "cluster", "node", "replay"} | ACCESS
 

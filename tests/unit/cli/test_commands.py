@@ -186,10 +186,15 @@ def test_explain_shows_stage_reasons_counts_and_nearest_miss(argosy: Any, job_id
     assert "stage:                  pending" in lines
     assert "before it in its queue: 3" in lines
     assert "waits for:              no room" in lines
-    assert "by cluster:             c1: no room" in lines
+    assert "by cluster:             c1: no room; 7 nodes could hold it" in lines
+    assert "its queue:              holds 12.5 of 16 cores of its share; first come physics and 1 more" in lines
+    assert "expected to start:      from 2001-09-09T01:46:40.000Z to nobody knows when" in lines
+    assert "largest node for it:    c1/n7 (8 cpu)" in lines
+    assert "missing:                no node has disk=ssd; nodes have disk=hdd" in lines
     assert "turned away:            insufficient resources on 12 nodes" in lines
     assert "nearest miss:           c1/n7 lacks 2 cpu" in lines
     assert "failed often on:        c1/n9" in lines
+    assert argosy("describe", job_id).out == lines
 
 
 def test_logs_are_printed_as_they_were_written(api: FakeApi, argosy: Any, job_id: str) -> None:

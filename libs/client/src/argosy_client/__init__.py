@@ -17,14 +17,20 @@ from argosy_client.access import AuditRecord, Identity
 from argosy_client.backoff import RetryPolicy
 from argosy_client.batches import split_drafts
 from argosy_client.client import ArgosyClient
+from argosy_client.explanations import (
+    ClusterWaitReason,
+    Explanation,
+    FilterCount,
+    PromisedStart,
+    QueueStanding,
+    StartBand,
+)
 from argosy_client.values import (
     JOB_STATES,
     OPEN_STATES,
     ChangeResult,
     Cluster,
     EventBatch,
-    Explanation,
-    FilterCount,
     Job,
     JobDraft,
     JobEvent,
@@ -34,7 +40,6 @@ from argosy_client.values import (
     JobStanding,
     LastRound,
     Node,
-    PromisedStart,
     Queue,
     QueueShare,
     ResourceCapacity,
@@ -55,6 +60,7 @@ __all__ = [
     "ChangeResult",
     "ChannelCredentials",
     "Cluster",
+    "ClusterWaitReason",
     "EventBatch",
     "Explanation",
     "FilterCount",
@@ -71,6 +77,7 @@ __all__ = [
     "PromisedStart",
     "Queue",
     "QueueShare",
+    "QueueStanding",
     "ResourceCapacity",
     "ResourceShare",
     "RetryPolicy",
@@ -78,6 +85,7 @@ __all__ = [
     "ServerInfo",
     "Shares",
     "StageLatency",
+    "StartBand",
     "SubmitWarning",
     "Submitted",
     "hash_token",

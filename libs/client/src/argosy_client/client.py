@@ -38,12 +38,12 @@ from argosy.debug.v1 import debug_pb2, debug_pb2_grpc
 from argosy_client import codec
 from argosy_client.access import AccessCalls
 from argosy_client.backoff import RetryPolicy
+from argosy_client.explanations import Explanation, explanation_of
 from argosy_client.rpc_errors import to_error
 from argosy_client.values import (
     ChangeResult,
     Cluster,
     EventBatch,
-    Explanation,
     Job,
     JobDraft,
     JobPage,
@@ -359,7 +359,7 @@ class ArgosyClient(AccessCalls):
         Raises:
             NotFound: There is no such job.
         """
-        return codec.explanation_of(await self.call(self._jobs.ExplainJob, job_pb2.ExplainJobRequest(id=job_id)))
+        return explanation_of(await self.call(self._jobs.ExplainJob, job_pb2.ExplainJobRequest(id=job_id)))
 
     async def read_log(
         self,

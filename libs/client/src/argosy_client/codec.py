@@ -1,4 +1,4 @@
-"""Wire messages to values and back; the only module here, beside `client`, that sees protobuf.
+"""Wire messages to values and back; the only module here, beside `client` and `explanations`, that sees protobuf.
 
 Source: CONTRIBUTING.md, "protobuf objects go no further".
 """
@@ -17,10 +17,7 @@ from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling
 from argosy_client.values import (
     ChangeResult,
     Cluster,
-    ClusterWaitReason,
     EventBatch,
-    Explanation,
-    FilterCount,
     Job,
     JobDraft,
     JobEvent,
@@ -29,7 +26,6 @@ from argosy_client.values import (
     JobStanding,
     LastRound,
     Node,
-    PromisedStart,
     Queue,
     QueueShare,
     ResourceCapacity,
@@ -44,20 +40,22 @@ from argosy_client.values import (
 from argosy_core.errors import FieldViolation, InvalidRequest
 
 __all__ = [
+    "JOB_STAGE_NAMES",
     "change_result_of",
     "cluster_of",
     "event_batch_of",
-    "explanation_of",
     "job_of",
     "job_set_of",
     "last_round_of",
     "node_of",
     "queue_message",
     "queue_of",
+    "reason_of",
     "selector_message",
     "server_info_of",
     "shares_of",
     "submit_message",
+    "time_of",
 ]
 
 
@@ -68,7 +66,8 @@ def _names(enum: Any, prefix: str) -> dict[int, str]:  # noqa: ANN401 - generate
 
 _AFTER_NAMES: Final = _names(job_pb2.AfterUntil, "AFTER_UNTIL_")
 _STATE_NAMES: Final = _names(job_pb2.JobState, "JOB_STATE_")
-_JOB_STAGE_NAMES: Final = _names(job_pb2.JobStage, "JOB_STAGE_")
+JOB_STAGE_NAMES: Final = _names(job_pb2.JobStage, "JOB_STAGE_")
+"""Words of the stages of jobs."""
 _RUN_STATE_NAMES: Final = _names(job_pb2.RunState, "RUN_STATE_")
 _FAILURE_NAMES: Final = {**_names(job_pb2.FailureKind, "FAILURE_KIND_"), 0: ""}
 _EVENT_NAMES: Final = _names(event_pb2.JobEventKind, "JOB_EVENT_KIND_")
@@ -105,7 +104,7 @@ def queue_of(message: queue_pb2.Queue) -> Queue:
         cordoned=message.HasField("cordon"),
         cordon_reason=message.cordon.reason,
         etag=message.etag,
-        create_time=_time_of(message, "create_time"),
+        create_time=time_of(message, "create_time"),
     )
 
 
@@ -183,8 +182,8 @@ def job_of(message: job_pb2.Job) -> Job:
         job_set=message.job_set,
         state=_STATE_NAMES.get(message.state, "unspecified"),
         priority=message.priority,
-        create_time=_time_of(message, "create_time"),
-        end_time=_time_of(message, "end_time"),
+        create_time=time_of(message, "create_time"),
+        end_time=time_of(message, "end_time"),
         reason=message.reason,
         cancel_requested=message.cancel_requested,
         client_id=message.client_id,
@@ -260,42 +259,14 @@ def standing_of(message: job_pb2.JobStanding) -> JobStanding:
     """Return where one of many jobs stands."""
     return JobStanding(
         id=message.id,
-        stage=_JOB_STAGE_NAMES.get(message.stage, "unspecified"),
-        wait_reason=_reason_of(message.wait_reason),
+        stage=JOB_STAGE_NAMES.get(message.stage, "unspecified"),
+        wait_reason=reason_of(message.wait_reason),
     )
 
 
-def _reason_of(reason: job_pb2.WaitReason) -> str:
-    """Return the word of a reason, empty for none."""
+def reason_of(reason: job_pb2.WaitReason) -> str:
+    """Return the word of a reason to wait, empty for none."""
     return job_pb2.WaitReason.Name(reason).removeprefix("WAIT_REASON_").lower().replace("unspecified", "")
-
-
-def explanation_of(message: job_pb2.ExplainJobResponse) -> Explanation:
-    """Return where a job stands."""
-    return Explanation(
-        job=job_of(message.job),
-        stage=_JOB_STAGE_NAMES.get(message.stage, "unspecified"),
-        summary=message.summary,
-        queue_position=message.queue_position,
-        wait_reason=_reason_of(message.wait_reason),
-        cluster_reasons=tuple(
-            ClusterWaitReason(cluster=one.cluster, reason=_reason_of(one.reason), text=one.text)
-            for one in message.cluster_reasons
-        ),
-        filters=tuple(FilterCount(filter=f.filter, node_count=f.node_count, text=f.text) for f in message.filters),
-        examined_node_count=message.examined_node_count,
-        nearest_miss=message.nearest_miss,
-        failed_attempt_count=message.failed_attempt_count,
-        queue_flow_per_weight=message.queue_flow_per_weight,
-        least_flow_per_weight=message.least_flow_per_weight,
-        last_choice_nodes=tuple(message.last_choice_nodes),
-        promised_start=_promise_of(message.promised_start) if message.HasField("promised_start") else None,
-    )
-
-
-def _promise_of(message: job_pb2.PromisedStart) -> PromisedStart:
-    """Return a promised start."""
-    return PromisedStart(time=_time_of(message, "time"), firm=message.firm, node=message.node)
 
 
 def cluster_of(message: cluster_pb2.Cluster) -> Cluster:
@@ -311,7 +282,7 @@ def cluster_of(message: cluster_pb2.Cluster) -> Cluster:
         run_count=message.run_count,
         total=dict(message.total.amounts),
         free=dict(message.free.amounts),
-        contact_time=_time_of(message, "contact_time"),
+        contact_time=time_of(message, "contact_time"),
         cordoned_nodes={node.name: node.cordon.reason for node in message.cordoned_nodes},
     )
 
@@ -419,9 +390,9 @@ def _run_of(message: job_pb2.Run) -> Run:
         state=_RUN_STATE_NAMES.get(message.state, "unspecified"),
         cluster=message.cluster,
         node=message.node,
-        lease_time=_time_of(message, "lease_time"),
-        start_time=_time_of(message, "start_time"),
-        end_time=_time_of(message, "end_time"),
+        lease_time=time_of(message, "lease_time"),
+        start_time=time_of(message, "start_time"),
+        end_time=time_of(message, "end_time"),
         exit_code=message.exit_code if message.HasField("exit_code") else None,
         reason=message.reason,
         failure=_FAILURE_NAMES.get(message.failure, "unspecified"),
@@ -436,7 +407,8 @@ def _ms_of(duration: Duration) -> float:
     return duration.ToNanoseconds() / 1e6
 
 
-def _time_of(message: Message, field: str) -> datetime | None:
+def time_of(message: Message, field: str) -> datetime | None:
+    """Return a field that is a timestamp; None if it is not set."""
     if not message.HasField(field):
         return None
     timestamp: Timestamp = getattr(message, field)

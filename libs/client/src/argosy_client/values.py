@@ -21,8 +21,6 @@ __all__ = [
     "ChangeResult",
     "Cluster",
     "EventBatch",
-    "Explanation",
-    "FilterCount",
     "Job",
     "JobDraft",
     "JobEvent",
@@ -293,76 +291,6 @@ class ChangeResult:
     """Ids that name no job."""
     sample: tuple[Job, ...]
     """Up to 20 of the jobs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterCount:
-    """How many nodes a filter turned away."""
-
-    filter: str
-    """Name of the filter."""
-    node_count: int
-    """Nodes that this filter turned away first."""
-    text: str
-    """The same for people."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterWaitReason:
-    """Why one cluster has no node for a job."""
-
-    cluster: str
-    """Name of the cluster."""
-    reason: str
-    """As in `Explanation.wait_reason`."""
-    text: str
-    """What a plugin or a failed filter said; empty otherwise."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromisedStart:
-    """The promise of a start to a job that waits."""
-
-    time: datetime | None
-    """The job starts no later."""
-    firm: bool
-    """It follows from time limits, and is broken by nothing but lost capacity; else it follows from estimates."""
-    node: str
-    """The node that is kept for it, as `cluster/node`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """Where a job stands and, if it waits, why."""
-
-    job: Job
-    """The job."""
-    stage: str
-    """queued, pending, in_flight, leased, running, succeeded, failed or cancelled."""
-    summary: str
-    """One or two sentences for people."""
-    queue_position: int
-    """Jobs of its queue before it."""
-    wait_reason: str
-    """Why it waits: mismatch, no_room, conflict, plugin, fault, constraint, promised; empty if for its turn, or not."""
-    cluster_reasons: tuple[ClusterWaitReason, ...]
-    """Why single clusters have no node for it."""
-    filters: tuple[FilterCount, ...]
-    """Counts over all clusters asked, most first."""
-    examined_node_count: int
-    """Nodes looked at."""
-    nearest_miss: str
-    """The node that came closest and what it lacks."""
-    failed_attempt_count: int
-    """Attempts that failed by conflict."""
-    queue_flow_per_weight: float
-    """Flow of its queue divided by the queue's weight."""
-    least_flow_per_weight: float
-    """Smallest flow per weight among queues with work."""
-    last_choice_nodes: tuple[str, ...]
-    """Nodes, as `cluster/node`, where its like failed so often that it gets them only if there is no other."""
-    promised_start: PromisedStart | None
-    """What it was promised, if anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

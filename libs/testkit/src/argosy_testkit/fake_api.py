@@ -305,7 +305,18 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
             summary="It waits for room.",
             queue_position=3,
             wait_reason=job_pb2.WAIT_REASON_NO_ROOM,
-            cluster_reasons=[job_pb2.ClusterWaitReason(cluster="c1", reason=job_pb2.WAIT_REASON_NO_ROOM)],
+            cluster_reasons=[
+                job_pb2.ClusterWaitReason(cluster="c1", reason=job_pb2.WAIT_REASON_NO_ROOM, able_node_count=7)
+            ],
+            queue_standing=job_pb2.QueueStanding(
+                usage_cores=12.5,
+                share_cores=16,
+                before_count=2,
+                first_before=[job_pb2.QueueBefore(queue="physics", flow_per_weight=2)],
+            ),
+            expected_start=job_pb2.StartBand(earliest=Timestamp(seconds=1_000_000_000)),
+            largest_node="c1/n7 (8 cpu)",
+            missing=["no node has disk=ssd; nodes have disk=hdd"],
             filters=[job_pb2.FilterCount(filter="resources", node_count=12, text="insufficient resources on 12 nodes")],
             examined_node_count=12,
             nearest_miss="c1/n7 lacks 2 cpu",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from argosy_core.job.classes import HostPort
-from argosy_core.nodes import HOSTNAME_LABEL, NodeFlag, NodeSpec, NodeTable, PortClaims, Taint
+from argosy_core.nodes import HOSTNAME_LABEL, NodeColumns, NodeFlag, NodeSpec, NodeTable, PortClaims, Taint
 
 WEB = HostPort("TCP", 8080)
 
@@ -290,3 +290,42 @@ def test_hold_name_keeps_a_row_for_a_node_not_seen_yet() -> None:
     table.take(np.array([0]), amounts((1000, 0, 1)))
     assert table.put([node("a")]).tolist() == [0]
     assert table.free[0, 0] == 3000
+
+
+def test_table_made_of_columns_is_read_as_the_one_that_was_told() -> None:
+    """Amounts, states and groups; so what another process has told can be judged by the same filters."""
+    told = NodeTable()
+    told.put(
+        [
+            NodeSpec(name="a", total={"cpu": 4000, "gpu": 2}, labels={"disk": "ssd"}),
+            NodeSpec(name="b", total={"cpu": 2000}, ready=False, taints=(Taint("t", "v"),)),
+            NodeSpec(name="gone", total={"cpu": 1000}),
+        ]
+    )
+    told.remove(["gone"])
+    told.take(np.array([0]), told.axis.vector({"cpu": 500})[:, None])
+    copy = NodeTable.of(
+        NodeColumns(
+            names=told.names,
+            groups=[told.groups[index] for index in range(len(told.groups))],
+            group=told.group,
+            flags=told.flags,
+            resources=("gpu", "cpu", "pods"),
+            allocatable=told.allocatable[[3, 0, 2]].T,
+            free=told.free[[3, 0, 2]].T,
+        )
+    )
+    assert copy.axis == told.axis
+    assert (copy.free == told.free).all()
+    assert (copy.allocatable == told.allocatable).all()
+    assert np.allclose(copy.inverse_allocatable, told.inverse_allocatable)
+    assert copy.live().tolist() == told.live().tolist()
+    assert copy.usable().tolist() == told.usable().tolist()
+    assert [copy.groups[at] for at in copy.group.tolist()] == [told.groups[at] for at in told.group.tolist()]
+    assert copy.index_of(["b"]).tolist() == told.index_of(["b"]).tolist()
+    copy.put([NodeSpec(name="new", total={"cpu": 1})])
+    assert len(copy) == 4
+    assert len(NodeTable.of(NodeColumns(
+        names=[], groups=[], group=np.zeros(0, np.int32), flags=np.zeros(0, np.uint8), resources=(),
+        allocatable=np.zeros((0, 0), np.int64), free=np.zeros((0, 0), np.int64),
+    ))) == 0  # fmt: skip

@@ -30,7 +30,7 @@ def test_a_queue_runs_no_more_jobs_than_its_limit() -> None:
     assert world.round().handle.tolist() == jobs[:3]
     assert world.round().handle.size == 0
     answer = why(world, jobs[3])
-    assert answer.reason == WaitReason.CONSTRAINT
+    assert answer.reason == WaitReason.LIMIT
     assert "its queue runs 3 of at most 3 jobs" in answer.summary
     world.report(world_cluster(world, jobs[0]), [Report(handle=jobs[0], state=4)])
     assert world.round().handle.tolist() == jobs[3:4]

@@ -363,7 +363,7 @@ def test_explanation_says_in_words_where_a_job_is_or_why_it_waits() -> None:
     texts = [explain(world.state, handle, world.now_s).summary for handle in handles[3:]]  # type: ignore[union-attr]
     assert texts == [
         "leased on node a-0 of cluster a, attempt 1",
-        "pending with 0 jobs of its queue before it; it fits on no node of any cluster now",
+        "pending with 0 jobs of its queue before it; every node that could hold it is full now",
     ]
     set_queues(world.state, [QueueView(queue_id=1, name="alice", weight=1.0, cordoned=True)])
     assert explain(world.state, handles[4], world.now_s).summary.endswith("; its queue is cordoned")  # type: ignore[union-attr]

@@ -394,13 +394,13 @@ def test_shares_are_never_more_than_the_pool_has() -> None:
     assert told.capacity_cores == 8.0
 
 
-def test_cordoned_queue_waits_for_a_constraint() -> None:
+def test_job_of_a_cordoned_queue_waits_for_its_release() -> None:
     """People keep it, not the pool; a round has nothing to do for it."""
     world = LeaderWorld()
     handle = world.submit(1)[0]
     set_queues(world.state, [QueueView(queue_id=1, name="alice", weight=1, cordoned=True)])
     assert _idle(world)
     assert next_due_s(world.state, world.now_s) > world.now_s
-    assert _reason(world, handle) == WaitReason.CONSTRAINT
+    assert _reason(world, handle) == WaitReason.CORDONED
     set_queues(world.state, [QueueView(queue_id=1, name="alice", weight=1)])
     assert world.round().handle.tolist() == [handle]

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 
+from argosy_core.nodes import NodeTable, Taint
 from argosy_core.scheduler.messages import CapacityColumns
 from argosy_server.leader.show.notes import NodeNotes
 
@@ -48,3 +49,20 @@ def test_nodes_come_and_go_and_are_listed_by_name() -> None:
 
     notes.take(_columns({1: "b"}, ("cpu",), [[0]], [4]), [group], zero[:1])
     assert [row.name for row in notes.rows()] == ["a", "c"]
+
+
+def test_nodes_are_judged_as_they_were_told() -> None:
+    """With their labels and taints; those that went are known as such, and what is no taint is left out."""
+    notes = NodeNotes()
+    taints = [{"key": "only", "value": "gpu", "effect": "NoSchedule"}, 7]
+    group = json.dumps({"labels": {"zone": "a"}, "taints": taints}).encode()
+    told = _columns({0: "a", 1: "b", 2: "c"}, ("cpu",), [[4000], [8000], [0]], [1, 3, 4])
+    notes.take(told, [group, b""], np.array([0, 1, 0], dtype=np.int32))
+
+    table = NodeTable.of(notes.columns())
+    assert table.live().tolist() == [0, 1]
+    assert table.usable().tolist() == [True, False, False]
+    assert table.free[table.axis.index("cpu")].tolist() == [4000, 8000, 0]
+    assert table.groups[int(table.group[0])].labels == (("zone", "a"),)
+    assert table.groups[int(table.group[0])].taints == (Taint("only", "gpu"),)
+    assert not table.groups[int(table.group[1])].labels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 import click
@@ -12,9 +13,9 @@ from argosy_cli.output import print_one, state_text, to_plain
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
-    from argosy_client import ArgosyClient, Explanation, PromisedStart
+    from argosy_client import ArgosyClient, ClusterWaitReason, Explanation, PromisedStart, QueueStanding, StartBand
 
-__all__ = ["explain"]
+__all__ = ["describe", "explain"]
 
 
 @click.command()
@@ -22,7 +23,7 @@ __all__ = ["explain"]
 @common_options
 @click.pass_context
 def explain(context: click.Context, *, job_id: str) -> None:
-    """Say where the job JOB_ID stands and, if it waits, why: nodes per filter, and the nearest miss."""
+    """Say where the job JOB_ID stands and, if it waits, why: what holds it, nodes per filter, and the nearest miss."""
     settings = settings_of(context)
 
     async def fetch(client: ArgosyClient) -> Explanation:
@@ -30,6 +31,10 @@ def explain(context: click.Context, *, job_id: str) -> None:
 
     answer = call(settings, fetch)
     print_one(settings, answer, _lines(answer))
+
+
+describe = copy(explain)
+describe.name = "describe"
 
 
 def _lines(answer: Explanation) -> list[tuple[str, str]]:
@@ -41,14 +46,12 @@ def _lines(answer: Explanation) -> list[tuple[str, str]]:
         ("summary", answer.summary),
         ("placed on", f"{run.cluster}/{run.node} (attempt {run.attempt})" if run and not waits else ""),
         ("before it in its queue", f"{answer.queue_position:,}" if waits else ""),
+        ("its queue", _standing_text(answer.queue_standing)),
+        ("expected to start", _band_text(answer.expected_start)),
         ("waits for", answer.wait_reason.replace("_", " ")),
-        (
-            "by cluster",
-            "\n".join(
-                f"{one.cluster}: {one.reason.replace('_', ' ')}" + (f" ({one.text})" if one.text else "")
-                for one in answer.cluster_reasons
-            ),
-        ),
+        ("missing", "\n".join(answer.missing)),
+        ("largest node for it", answer.largest_node),
+        ("by cluster", "\n".join(_cluster_text(one) for one in answer.cluster_reasons)),
         (
             "flow per weight",
             f"{answer.queue_flow_per_weight:g} (least of all queues with work: {answer.least_flow_per_weight:g})"
@@ -62,6 +65,37 @@ def _lines(answer: Explanation) -> list[tuple[str, str]]:
         ("failed often on", "\n".join(answer.last_choice_nodes)),
         ("conflicts so far", str(answer.failed_attempt_count or "")),
     ]
+
+
+def _cluster_text(one: ClusterWaitReason) -> str:
+    """Return what one cluster says of a job."""
+    able = one.able_node_count
+    parts = [
+        one.reason.replace("_", " "),
+        f"{able:,} node{'' if able == 1 else 's'} could hold it" if able is not None else "",
+        *(count.text for count in one.filters),
+        one.text,
+    ]
+    return f"{one.cluster}: {'; '.join(filter(None, parts))}"
+
+
+def _standing_text(standing: QueueStanding | None) -> str:
+    """Return how the queue of a job stands."""
+    if standing is None:
+        return ""
+    text = f"holds {standing.usage_cores:.6g} of {standing.share_cores:.6g} cores of its share"
+    if not standing.before_count:
+        return text
+    first = ", ".join(one.queue for one in standing.first_before)
+    more = standing.before_count - len(standing.first_before)
+    return f"{text}; first come {first}" + (f" and {more:,} more" if more else "")
+
+
+def _band_text(band: StartBand | None) -> str:
+    """Return when a job is expected to start."""
+    if band is None:
+        return ""
+    return f"from {to_plain(band.earliest)} to {to_plain(band.latest) if band.latest else 'nobody knows when'}"
 
 
 def _promise_text(promise: PromisedStart | None) -> str:

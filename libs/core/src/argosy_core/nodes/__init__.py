@@ -3,7 +3,7 @@
 from argosy_core.nodes.claims import PortClaims
 from argosy_core.nodes.groups import HOSTNAME_LABEL, PER_NODE_LABELS, GroupTable, NodeGroup, Taint
 from argosy_core.nodes.room import Asked, Room
-from argosy_core.nodes.table import DEFAULT_POD_COUNT, NodeFlag, NodeSpec, NodeTable, NodeTotals
+from argosy_core.nodes.table import DEFAULT_POD_COUNT, NodeColumns, NodeFlag, NodeSpec, NodeTable, NodeTotals
 
 __all__ = [
     "DEFAULT_POD_COUNT",
@@ -11,6 +11,7 @@ __all__ = [
     "PER_NODE_LABELS",
     "Asked",
     "GroupTable",
+    "NodeColumns",
     "NodeFlag",
     "NodeGroup",
     "NodeSpec",

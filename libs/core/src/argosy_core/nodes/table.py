@@ -31,7 +31,7 @@ from argosy_core.nodes.claims import PortClaims
 from argosy_core.nodes.groups import HOSTNAME_LABEL, GroupTable, NodeGroup, Taint
 from argosy_core.resources import DEFAULT_AXIS, PODS, ResourceAxis
 
-__all__ = ["DEFAULT_POD_COUNT", "NodeFlag", "NodeSpec", "NodeTable", "NodeTotals"]
+__all__ = ["DEFAULT_POD_COUNT", "NodeColumns", "NodeFlag", "NodeSpec", "NodeTable", "NodeTotals"]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -76,6 +76,26 @@ class NodeSpec:
     """It can run pods."""
     unschedulable: bool = False
     """Kubernetes cordoned it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeColumns:
+    """n nodes as another process has told them; what is told of each is final."""
+
+    names: Sequence[str]
+    """Names, each once."""
+    groups: Sequence[NodeGroup]
+    """Distinct labels, taints and platforms."""
+    group: Int32s
+    """(n,) index into `groups`."""
+    flags: npt.NDArray[np.uint8]
+    """(n,) bits of NodeFlag."""
+    resources: tuple[str, ...]
+    """r resources."""
+    allocatable: Int64s
+    """(n, r) total minus system, base units."""
+    free: Int64s
+    """(n, r) free, base units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +149,34 @@ class NodeTable:
         self._admin_cordons: frozenset[str] = frozenset()
         self.ports = PortClaims()
         """Host ports in use, by row; change them through `take_ports` and `give_ports`."""
+
+    @classmethod
+    def of(cls, columns: NodeColumns) -> NodeTable:
+        """Return a table of nodes as another process has told them; a node's host name is taken to be its name.
+
+        Complexity: O(nodes x resources) in NumPy, Python work per name and group.
+        """
+        table = cls()
+        table.extend_axis(columns.resources)
+        count = len(columns.names)
+        if not count:
+            return table
+        place = [table.axis.index(name) for name in columns.resources]
+        table._allocatable = np.zeros((len(table.axis), count), np.int64)
+        table._allocatable[place] = columns.allocatable.T
+        table._free = np.zeros_like(table._allocatable)
+        table._free[place] = columns.free.T
+        table._system = np.zeros_like(table._allocatable)
+        held = table._allocatable > 0
+        table._inverse = np.divide(1.0, table._allocatable, out=np.zeros(held.shape), where=held)
+        table._flags = columns.flags.astype(np.uint8)
+        table._group = np.array([table.groups.intern(group) for group in columns.groups], np.int32)[columns.group]
+        table._changed_at, table._described_at, table._risen_at = (np.ones(count, np.int64) for _ in range(3))
+        table._named_at = np.zeros(count, np.int64)
+        table.names, table.hostnames = list(columns.names), list(columns.names)
+        table._index = {name: row for row, name in enumerate(table.names)}
+        table._count, table.generation, table.membership, table.last_rise = count, 1, 1, 1
+        return table
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -25,11 +25,17 @@ class WaitReason(IntEnum):
     """A plugin objects; it says why and may say when to ask again."""
     FAULT = 5
     """A filter failed; it is asked again after a back-off."""
-    CONSTRAINT = 6
-    """A rule of people keeps it: its queue is cordoned, or no cluster may be given work."""
     HELD = 7
     """Somebody holds it, until it is released."""
     DEPENDENCY = 8
     """Other jobs have to end before it."""
     PROMISED = 9
     """What is free is promised to jobs that come first, and this one could delay them."""
+    LIMIT = 10
+    """A limit of its queue or job set holds it back."""
+    CORDONED = 11
+    """Somebody cordoned its queue, the clusters that could hold it, or their nodes."""
+    AWAY = 12
+    """The clusters that could hold it are not heard: their samplers or executors are away."""
+    NO_LEADER = 13
+    """Nobody leads its pool now."""

@@ -1,6 +1,7 @@
 """Built-in plugins: filters, scores, the profiles that choose among them, and explanations."""
 
 from argosy_core.plugins.explanations import NearestMiss, count_and_compare, turned_away_text
+from argosy_core.plugins.fitting import ClusterFit, find_missing, judge
 from argosy_core.plugins.registry import (
     DEFAULT_PROFILE,
     FILTERS,
@@ -15,11 +16,14 @@ __all__ = [
     "DEFAULT_PROFILE",
     "FILTERS",
     "SCORES",
+    "ClusterFit",
     "NearestMiss",
     "Profile",
     "binding_framework",
     "build_framework",
     "count_and_compare",
     "decision_framework",
+    "find_missing",
+    "judge",
     "turned_away_text",
 ]

@@ -62,6 +62,7 @@ Executors::
 Views::
 
     explain(state, handle, now_s) -> Explanation | None
+    explain_by_nodes(explanation, definition, tables, clusters=...) -> Explanation
     shares(state, now_s) -> PoolShares
     count_waiting(state) -> dict[WaitReason, int]
     last_choice_job_sets(state, cluster, now_s) -> by node
@@ -73,6 +74,7 @@ Source: design section 5 and 6; seed 003.
 """
 
 from argosy_core.scheduler.asking import hold_up
+from argosy_core.scheduler.causes import ClusterStanding, explain_by_nodes
 from argosy_core.scheduler.effects import (
     ChangeRequestEffects,
     EndedMembers,
@@ -121,6 +123,7 @@ from argosy_core.scheduler.messages import (
     StateColumns,
 )
 from argosy_core.scheduler.outcomes import failed_states, forget_cluster, take_states
+from argosy_core.scheduler.outlook import QueueBefore, QueueStanding, StartBand
 from argosy_core.scheduler.plan import lease_columns
 from argosy_core.scheduler.promised import BrokenBy, PromisedStart
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
@@ -154,6 +157,7 @@ __all__ = [
     "ChangeRequestEffects",
     "ClusterReason",
     "ClusterRuns",
+    "ClusterStanding",
     "ClusterView",
     "EndedJobs",
     "EndedMembers",
@@ -174,7 +178,9 @@ __all__ = [
     "PoolState",
     "PromiseColumns",
     "PromisedStart",
+    "QueueBefore",
     "QueueShares",
+    "QueueStanding",
     "QueueView",
     "RecoverEffects",
     "Refusals",
@@ -188,6 +194,7 @@ __all__ = [
     "RowsMissing",
     "RunPlaces",
     "SpecReference",
+    "StartBand",
     "StateColumns",
     "StateEffects",
     "TakeEffects",
@@ -205,6 +212,7 @@ __all__ = [
     "draft_ingest",
     "dump",
     "explain",
+    "explain_by_nodes",
     "fail_unfit",
     "failed_states",
     "forget_cluster",

@@ -87,7 +87,7 @@ def hold_up(state: PoolState, classes: Int64s, text: str, *, now_s: float, rng: 
 
 
 def reasons_at(state: PoolState, classes: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
-    """Return (class, cluster) WaitReason: why clusters are not asked; CONSTRAINT where they may not be given work.
+    """Return (class, cluster) WaitReason: why clusters are not asked; CORDONED or AWAY where nobody may be placed.
 
     A class too large for every node is a mismatch, and one that the free sums do not hold has no room, whether its
     sampler was asked or not.
@@ -105,7 +105,8 @@ def reasons_at(state: PoolState, classes: npt.NDArray[np.integer]) -> npt.NDArra
     reasons[~_holds(needs, clusters.largest)] = WaitReason.MISMATCH
     if state.held_classes.size:
         reasons[np.isin(state.classes.class_id[classes], state.held_classes)] = WaitReason.FAULT
-    reasons[:, ~clusters.usable()] = WaitReason.CONSTRAINT
+    reasons[:, ~clusters.connected] = WaitReason.AWAY
+    reasons[:, clusters.cordoned] = WaitReason.CORDONED
     return reasons
 
 

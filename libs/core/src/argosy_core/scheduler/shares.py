@@ -19,7 +19,7 @@ from argosy_core.scheduler.weighing import advance_weights
 
 Floats = npt.NDArray[np.float64]
 
-__all__ = ["PoolShares", "QueueShares", "ResourceCapacity", "ResourceShares", "shares"]
+__all__ = ["PoolShares", "QueueShares", "ResourceCapacity", "ResourceShares", "fair_shares", "shares"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
     capacity = state.clusters.total[state.clusters.usable()].sum(axis=0)
     requested, entitled = _amounts(state, capacity)
     requested, held, entitled = (queues.branches.sum_below(one) for one in (requested, queues.held, entitled))
-    usage, demand, flow, ratio = _branch_sums(state, usage)
+    usage, demand, flow, ratio = fair_shares(state, usage)
     counts = (queues.queued_count, np.bincount(state.live.queue[state.pending_slots()], minlength=usage.size))
     queued, pending, leased = (queues.branches.sum_below(count) for count in (*counts, queues.leased_count))
     weights = state.weights.values
@@ -182,7 +182,7 @@ def _amounts(state: PoolState, capacity: Int64s) -> tuple[Int64s, Floats]:
     return requested, entitled
 
 
-def _branch_sums(state: PoolState, usage: Int64s) -> tuple[Int64s, Int64s, Floats, Floats]:
+def fair_shares(state: PoolState, usage: Int64s) -> tuple[Int64s, Int64s, Floats, Floats]:
     """Return usage, demand, flow and fair share of each queue's branch."""
     queues, branches = state.queues, state.queues.branches
     demand = usage + queues.queued_usage

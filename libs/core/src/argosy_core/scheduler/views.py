@@ -22,6 +22,7 @@ from argosy_core.placement import WaitReason
 from argosy_core.plugins import turned_away_text
 from argosy_core.scheduler.asking import reasons_at
 from argosy_core.scheduler.limits import limit_text
+from argosy_core.scheduler.outlook import QueueStanding, StartBand, queue_standing, start_band, turn_texts
 from argosy_core.scheduler.promised import BrokenBy
 from argosy_core.scheduler.shares import shares
 from argosy_core.scheduler.state import PoolState, RoundStatistics
@@ -40,32 +41,29 @@ __all__ = [
 ]
 
 _DUMP_CHUNK: Final = 2000
-_TELLING: Final = (WaitReason.PROMISED, WaitReason.NO_ROOM, WaitReason.FAULT, WaitReason.PLUGIN, WaitReason.MISMATCH)
+_TELLING: Final = (
+    WaitReason.PROMISED,
+    WaitReason.NO_ROOM,
+    WaitReason.FAULT,
+    WaitReason.PLUGIN,
+    WaitReason.MISMATCH,
+    WaitReason.CORDONED,
+)
 """Which of several clusters' reasons is told for the job: the one that is nearest to its end, first."""
 _REASONS: Final = {
-    WaitReason.MISMATCH: "it matches no node of any cluster",
-    WaitReason.NO_ROOM: "it fits on no node of any cluster now",
+    WaitReason.MISMATCH: "no node of any cluster can ever hold it",
+    WaitReason.NO_ROOM: "every node that could hold it is full now",
     WaitReason.PLUGIN: "a plugin objects",
     WaitReason.PROMISED: "what is free is promised to jobs that come first",
     WaitReason.FAULT: "a filter failed and is asked again soon",
     WaitReason.HELD: "it is held until it is released",
+    WaitReason.CORDONED: "every cluster is cordoned",
+    WaitReason.AWAY: "no cluster is heard",
 }
 _BROKEN: Final = {
     BrokenBy.CAPACITY: "the node is gone, or too small by now",
     BrokenBy.LATE: "what ran on the node took longer than was known",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterReason:
-    """Why one cluster has no node for a job."""
-
-    cluster: str
-    """Cluster."""
-    reason: WaitReason
-    """Why."""
-    text: str
-    """What a plugin or a failed filter said; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +76,24 @@ class FilterCount:
     """Nodes."""
     text: str
     """The same for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterReason:
+    """Why one cluster has no node for a job."""
+
+    cluster: str
+    """Cluster."""
+    reason: WaitReason
+    """Why."""
+    text: str
+    """What a plugin or a failed filter said; empty otherwise."""
+    filters: tuple[FilterCount, ...] = ()
+    """Counts of this cluster, most first."""
+    examined_node_count: int = 0
+    """Nodes looked at for these counts."""
+    able_node_count: int = -1
+    """Nodes that could hold it if nothing else ran there, whatever their state; -1 where that was not looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +116,8 @@ class Explanation:
     """Where it stands."""
     summary: str
     """One or two sentences for people."""
+    why: str = ""
+    """Why it waits, for people, as it stands in the summary; empty if it does not wait or nothing is known of that."""
     queue_position: int = 0
     """Jobs of its queue before it, if it waits."""
     reason: WaitReason = WaitReason.NONE
@@ -124,6 +142,14 @@ class Explanation:
     """Nodes, as `cluster/node`, where its like failed so often that it gets them only if there is no other."""
     promise: ToldPromise | None = None
     """What it was promised, if anything."""
+    standing: QueueStanding | None = None
+    """How its queue stands, if it waits."""
+    start: StartBand | None = None
+    """When it is expected to start, if it waits and something is known of that."""
+    largest_node: str = ""
+    """The largest node that could hold it, with what that has; empty if none is known, or nobody looked."""
+    missing: tuple[str, ...] = ()
+    """What no node has and it asks for, if it can never run on what is known; empty if nobody looked."""
 
 
 def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
@@ -155,19 +181,20 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
     objection = state.objections.get(handle, "")
     reason = _reason(state, slot) if waits or objection else WaitReason.NONE
     cluster_reasons = _cluster_reasons(state, class_index) if waits else ()
-    per_weight = queues.flow / np.where(queues.weight > 0, queues.weight, 1.0)
-    work = (queues.queued_count + queues.leased_count) > 0
+    standing = queue_standing(state, queue)
+    least = min([standing.flow_per_weight, *(one.flow_per_weight for one in standing.first_before)])
+    start = start_band(state, slot, position=position, reason=reason, now_s=now_s) if waits else None
+    constraint = "its queue is cordoned" if queues.cordoned[queue] else limit_text(state, slot)
+    causes = _wait_texts(reason, objection, cluster_reasons, constraint=constraint) if waits else []
+    if waits and reason == WaitReason.NONE:
+        causes += turn_texts(standing)
+    why = "; ".join(causes)
     return Explanation(
         stage=stage,
         summary="; ".join(
             [
                 f"{_stage_text(stage)} with {position} jobs of its queue before it",
-                *_wait_texts(
-                    reason,
-                    objection,
-                    cluster_reasons,
-                    constraint="its queue is cordoned" if queues.cordoned[queue] else limit_text(state, slot),
-                ),
+                *([why] if why else []),
                 *_dependency_texts(state, handle),
                 *(["runs are stopped to make room for it"] if handle in state.room.nominated else []),
                 *_back_off_texts(state, slot, now_s),
@@ -178,6 +205,7 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
         else _place_text(state, slot, stage)
         + (f"; held back by {objection}" if objection else "")
         + (f"; preempted: {state.room.preempted[handle]}" if handle in state.room.preempted else ""),
+        why=why,
         queue_position=position,
         reason=reason,
         cluster_reasons=cluster_reasons,
@@ -186,10 +214,12 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
         examined_node_count=examined,
         nearest_miss=nearest,
         failed_attempt_count=int(live.failed_attempts[slot]),
-        queue_flow_per_weight=float(per_weight[queue]),
-        least_flow_per_weight=float(per_weight[work].min()),
+        queue_flow_per_weight=standing.flow_per_weight,
+        least_flow_per_weight=least,
         last_choice_nodes=_last_choice_nodes(state, slot, now_s),
         promise=_told_promise(state, handle) if waits else None,
+        standing=standing if waits else None,
+        start=start,
     )
 
 
@@ -286,8 +316,8 @@ def _wait_texts(
 ) -> list[str]:
     """Return why a job waits: for all clusters, and what plugins and failed filters said at single ones."""
     told = [f"{one.cluster}: {one.text}" for one in clusters if one.text]
-    if reason == WaitReason.CONSTRAINT:
-        return [constraint or "no cluster may be given work", *told]
+    if constraint and reason in {WaitReason.CORDONED, WaitReason.LIMIT}:
+        return [constraint, *told]
     if reason == WaitReason.HELD:
         return [_REASONS[reason]]
     if reason == WaitReason.DEPENDENCY:
@@ -324,8 +354,10 @@ def _reason(state: PoolState, slot: int) -> WaitReason:
         return WaitReason.DEPENDENCY
     if int(state.live.handle[slot]) in state.objections:
         return WaitReason.PLUGIN
-    if state.queues.cordoned[state.live.queue[slot]] or limit_text(state, slot):
-        return WaitReason.CONSTRAINT
+    if state.queues.cordoned[state.live.queue[slot]]:
+        return WaitReason.CORDONED
+    if limit_text(state, slot):
+        return WaitReason.LIMIT
     if state.live.flags[slot] & BACKING_OFF:
         return WaitReason.CONFLICT
     return WaitReason(int(_class_reasons(state, state.live.class_index[slot : slot + 1].astype(np.int64))[0]))
@@ -334,7 +366,7 @@ def _reason(state: PoolState, slot: int) -> WaitReason:
 def _class_reasons(state: PoolState, classes: Int64s) -> Int64s:
     """Return why classes get no node of any cluster; NONE if one may be asked."""
     at = reasons_at(state, classes)
-    result = np.full(classes.size, int(WaitReason.CONSTRAINT), dtype=np.int64)
+    result = np.full(classes.size, int(WaitReason.AWAY), dtype=np.int64)
     for reason in reversed(_TELLING):
         result[(at == reason).any(axis=1)] = int(reason)
     result[(at == WaitReason.NONE).any(axis=1)] = int(WaitReason.NONE)
@@ -346,7 +378,13 @@ def _cluster_reasons(state: PoolState, class_index: int) -> tuple[ClusterReason,
     reasons = reasons_at(state, np.array([class_index]))[0].tolist()
     answers = [state.answers.get((class_index, cluster)) for cluster in range(len(reasons))]
     return tuple(
-        ClusterReason(cluster=name, reason=WaitReason(reason), text=answer.text if answer is not None else "")
+        ClusterReason(
+            cluster=name,
+            reason=WaitReason(reason),
+            text=answer.text if answer is not None else "",
+            filters=filter_counts(answer.filters, answer.filter_texts, answer.rejections) if answer is not None else (),
+            examined_node_count=answer.examined_count if answer is not None else 0,
+        )
         for name, reason, answer in zip(state.clusters.names, reasons, answers, strict=True)
         if reason
     )
@@ -362,7 +400,7 @@ def count_waiting(state: PoolState) -> dict[WaitReason, int]:
     """
     waiting = state.classes.waiting_count[: state.classes.ids.end]
     classes = np.flatnonzero(waiting)
-    sums = np.bincount(_class_reasons(state, classes), weights=waiting[classes], minlength=len(WaitReason))
+    sums = np.bincount(_class_reasons(state, classes), weights=waiting[classes], minlength=max(WaitReason) + 1)
     held_back = state.live.slots(np.fromiter(state.objections, dtype=np.int64, count=len(state.objections)))
     sums[WaitReason.DEPENDENCY] = len(state.dependencies)
     sums[WaitReason.HELD] = max(int(state.queues.on_hold_count.sum()) - len(state.dependencies), 0)
@@ -383,12 +421,18 @@ def _reasons(state: PoolState, class_index: int) -> tuple[tuple[FilterCount, ...
             nearest = nearest or (
                 f"{state.clusters.names[cluster]}: {answer.nearest_miss}" if answer.nearest_miss else ""
             )
-    filters = [
-        FilterCount(filter=name, node_count=count, text=turned_away_text(texts[name], count))
-        for name, count in counts.most_common()
+    found = filter_counts(tuple(counts), tuple(texts[name] for name in counts), tuple(counts.values()))
+    return found, examined, nearest
+
+
+def filter_counts(names: tuple[str, ...], texts: tuple[str, ...], counts: tuple[int, ...]) -> tuple[FilterCount, ...]:
+    """Return how many nodes filters turned away, most first; those that turned away none are left out."""
+    found = [
+        FilterCount(filter=name, node_count=count, text=turned_away_text(text, count))
+        for name, text, count in zip(names, texts, counts, strict=False)
         if count
     ]
-    return tuple(filters), examined, nearest
+    return tuple(sorted(found, key=lambda one: -one.node_count))
 
 
 def last_round(state: PoolState) -> RoundStatistics:

@@ -6,7 +6,7 @@ Source: `proto/argosy/api/v1/job.proto`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -18,12 +18,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from argosy.api.v1 import job_pb2
 from argosy_core.job.after import decode_after
 from argosy_core.job.classes import SchedulingClass
-from argosy_core.scheduler import Explanation
+from argosy_core.scheduler import Explanation, FilterCount, QueueStanding, StartBand
 from argosy_store.rows import JobRecord, RunRecord
 
 __all__ = ["explain_response", "id_characters", "job_ids", "job_message", "split_body", "timestamp"]
 
 _VARIANT: Final = np.uint64(1 << 63)
+_NO_DATE_S: Final = 253_370_764_800
+"""The year 9999, the last that a timestamp has."""
 _ID_LENGTH: Final = 36
 _MOST_CLASSES: Final = 4096  # whose requests are remembered; they never change
 _HEXADECIMAL: Final = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
@@ -148,10 +150,7 @@ def explain_response(record: JobRecord, explanation: Explanation) -> job_pb2.Exp
         stage=job_pb2.JobStage.Name(explanation.stage),
         summary=explanation.summary,
         queue_position=explanation.queue_position,
-        filters=[
-            job_pb2.FilterCount(filter=one.filter, node_count=one.node_count, text=one.text)
-            for one in explanation.filters
-        ],
+        filters=_filter_counts(explanation.filters),
         examined_node_count=explanation.examined_node_count,
         nearest_miss=explanation.nearest_miss,
         failed_attempt_count=explanation.failed_attempt_count,
@@ -160,7 +159,14 @@ def explain_response(record: JobRecord, explanation: Explanation) -> job_pb2.Exp
         last_choice_nodes=explanation.last_choice_nodes,
         wait_reason=job_pb2.WaitReason.Name(explanation.reason),
         cluster_reasons=[
-            job_pb2.ClusterWaitReason(cluster=one.cluster, reason=job_pb2.WaitReason.Name(one.reason), text=one.text)
+            job_pb2.ClusterWaitReason(
+                cluster=one.cluster,
+                reason=job_pb2.WaitReason.Name(one.reason),
+                text=one.text,
+                filters=_filter_counts(one.filters),
+                examined_node_count=one.examined_node_count,
+                able_node_count=one.able_node_count if one.able_node_count >= 0 else None,
+            )
             for one in explanation.cluster_reasons
         ],
         promised_start=job_pb2.PromisedStart(
@@ -168,4 +174,30 @@ def explain_response(record: JobRecord, explanation: Explanation) -> job_pb2.Exp
         )
         if promise is not None
         else None,
+        why=explanation.why,
+        queue_standing=_queue_standing(explanation.standing) if explanation.standing is not None else None,
+        expected_start=_start_band(explanation.start) if explanation.start is not None else None,
+        largest_node=explanation.largest_node,
+        missing=explanation.missing,
     )
+
+
+def _filter_counts(counts: Sequence[FilterCount]) -> list[job_pb2.FilterCount]:
+    return [job_pb2.FilterCount(filter=one.filter, node_count=one.node_count, text=one.text) for one in counts]
+
+
+def _queue_standing(standing: QueueStanding) -> job_pb2.QueueStanding:
+    return job_pb2.QueueStanding(
+        usage_cores=standing.usage_cores,
+        share_cores=standing.share_cores,
+        flow_per_weight=standing.flow_per_weight,
+        before_count=standing.before_count,
+        first_before=[
+            job_pb2.QueueBefore(queue=one.queue, flow_per_weight=one.flow_per_weight) for one in standing.first_before
+        ],
+    )
+
+
+def _start_band(band: StartBand) -> job_pb2.StartBand:
+    latest = timestamp(round(band.latest_s * 1e6)) if band.latest_s < _NO_DATE_S else None
+    return job_pb2.StartBand(earliest=timestamp(round(min(band.earliest_s, _NO_DATE_S) * 1e6)), latest=latest)

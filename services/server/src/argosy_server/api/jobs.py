@@ -19,11 +19,13 @@ from argosy_core.errors import ArgosyError, BackendUnavailable, FieldViolation, 
 from argosy_core.job.findings import printable
 from argosy_core.job.identity import parse_id
 from argosy_core.job.states import JobStage, JobState
+from argosy_core.placement import WaitReason
 from argosy_core.scheduler import Explanation
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.traces import active
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
+from argosy_server.api.causes import explain_causes
 from argosy_server.api.change_requests import (
     ChangeRequest,
     ChangeRequestOutcome,
@@ -38,7 +40,7 @@ from argosy_server.api.cursors import read_handle_token, read_name_token, write_
 from argosy_server.api.event_codec import STATE_NAMES, state_counts
 from argosy_server.api.job_codec import explain_response, job_message
 from argosy_server.api.job_logs import read_log
-from argosy_server.api.routing import LeaderRouter
+from argosy_server.api.routing import LeaderRouter, is_forwarded
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submit import Submission
 from argosy_store.api import ApiStore
@@ -98,12 +100,17 @@ class JobExplanations:
         queue = (await self._threads.run(self._store.queues_by_id, [record.queue_id]))[record.queue_id]
         view = self._router.view(queue.pool)
         if view is None:
-            return await self._router.forward(
-                queue.pool,
-                lambda channel: job_pb2_grpc.JobServiceStub(channel).ExplainJob,
-                request,
-                context=context,
-            )
+            try:
+                return await self._router.forward(
+                    queue.pool,
+                    lambda channel: job_pb2_grpc.JobServiceStub(channel).ExplainJob,
+                    request,
+                    context=context,
+                )
+            except BackendUnavailable as error:
+                if error.reason != "NO_LEADER" or is_forwarded(context):
+                    raise
+                return explain_response(record, _without_leader(record, queue.pool))
         explanation = view.explain(record.handle)
         if explanation is None:
             waits = record.state == JobState.QUEUED
@@ -112,6 +119,16 @@ class JobExplanations:
                 summary="The job is accepted and stored; the leader takes it in with its next round."
                 if waits
                 else f"The job is {STATE_NAMES[record.state]}; the leader has taken note of its end.",
+            )
+        elif explanation.stage <= JobStage.PENDING:  # read off the loop: a large pool has many nodes
+            explanation = await self._threads.run(
+                explain_causes,
+                self._store,
+                explanation,
+                view.class_of(record.handle),
+                queue=queue.name,
+                nodes=view.node_columns(),
+                gauges=view.clusters(),
             )
         return explain_response(record, explanation)
 
@@ -171,6 +188,16 @@ class JobExplanations:
         async with contextlib.aclosing(pieces):
             async for response in pieces:
                 yield response
+
+
+def _without_leader(record: JobRecord, pool: str) -> Explanation:
+    """Return where a job of a pool stands that nobody leads."""
+    why = f"nobody leads pool {pool!r} now: a server with the leader role and `pool` set to it has to run"
+    stage = _stage_of(record)
+    waits = stage <= JobStage.PENDING
+    told = f"The job waits; {why}." if waits else f"The job is {STATE_NAMES[record.state]}; {why}."
+    reason = WaitReason.NO_LEADER if waits else WaitReason.NONE
+    return Explanation(stage=stage, summary=told, why=why if waits else "", reason=reason)
 
 
 class LeaderJobService(job_pb2_grpc.JobServiceServicer):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from argosy_core.job.states import JobStage
+from argosy_core.nodes import NodeColumns
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import Explanation, PoolShares
 from argosy_runtime.lifecycle import Lifecycle
@@ -142,6 +143,12 @@ class LeaderView(Protocol):
 
     def standings(self, handles: Sequence[int]) -> dict[int, tuple[JobStage, WaitReason]]:
         """Return where jobs stand and what they wait for, by handle, of those that are in memory."""
+
+    def class_of(self, handle: int) -> bytes:
+        """Return the definition of the class of a job that is in memory; empty if it is not."""
+
+    def node_columns(self) -> Mapping[str, NodeColumns]:
+        """Return the nodes of each cluster as its sampler has told them last."""
 
     def shares(self) -> PoolShares:
         """Return the shares of the pool's queues."""

@@ -19,7 +19,7 @@ from argosy_server.api.calls import Context
 from argosy_server.api.leader_view import LeaderRoleLike, LeaderView
 from argosy_server.api.store_threads import StoreThreads
 
-__all__ = ["FORWARDED_KEY", "LeaderRouter", "PoolStore"]
+__all__ = ["FORWARDED_KEY", "LeaderRouter", "PoolStore", "is_forwarded"]
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -119,7 +119,7 @@ class LeaderRouter:
         Raises:
             BackendUnavailable: There is no leader now, or the call was forwarded already.
         """
-        if any(key == FORWARDED_KEY for key, _ in context.invocation_metadata() or ()):
+        if is_forwarded(context):
             raise BackendUnavailable(
                 f"the leader of pool {pool!r} is changing; try again in a few seconds", **_no_leader(pool)
             )
@@ -165,6 +165,11 @@ class LeaderRouter:
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
+
+
+def is_forwarded(context: Context) -> bool:
+    """Return whether a call came from another replica."""
+    return any(key == FORWARDED_KEY for key, _ in context.invocation_metadata() or ())
 
 
 def _no_leader(pool: str) -> _Details:

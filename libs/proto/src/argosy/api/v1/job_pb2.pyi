@@ -86,10 +86,13 @@ class WaitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     WAIT_REASON_CONFLICT: _ClassVar[WaitReason]
     WAIT_REASON_PLUGIN: _ClassVar[WaitReason]
     WAIT_REASON_FAULT: _ClassVar[WaitReason]
-    WAIT_REASON_CONSTRAINT: _ClassVar[WaitReason]
     WAIT_REASON_HELD: _ClassVar[WaitReason]
     WAIT_REASON_DEPENDENCY: _ClassVar[WaitReason]
     WAIT_REASON_PROMISED: _ClassVar[WaitReason]
+    WAIT_REASON_LIMIT: _ClassVar[WaitReason]
+    WAIT_REASON_CORDONED: _ClassVar[WaitReason]
+    WAIT_REASON_AWAY: _ClassVar[WaitReason]
+    WAIT_REASON_NO_LEADER: _ClassVar[WaitReason]
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_QUEUED: JobState
 JOB_STATE_LEASED: JobState
@@ -141,10 +144,13 @@ WAIT_REASON_NO_ROOM: WaitReason
 WAIT_REASON_CONFLICT: WaitReason
 WAIT_REASON_PLUGIN: WaitReason
 WAIT_REASON_FAULT: WaitReason
-WAIT_REASON_CONSTRAINT: WaitReason
 WAIT_REASON_HELD: WaitReason
 WAIT_REASON_DEPENDENCY: WaitReason
 WAIT_REASON_PROMISED: WaitReason
+WAIT_REASON_LIMIT: WaitReason
+WAIT_REASON_CORDONED: WaitReason
+WAIT_REASON_AWAY: WaitReason
+WAIT_REASON_NO_LEADER: WaitReason
 
 class JobSpec(_message.Message):
     __slots__ = ("manifests",)
@@ -560,7 +566,7 @@ class FilterCount(_message.Message):
     def __init__(self, filter: _Optional[str] = ..., node_count: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ExplainJobResponse(_message.Message):
-    __slots__ = ("job", "stage", "summary", "queue_position", "filters", "examined_node_count", "nearest_miss", "failed_attempt_count", "queue_flow_per_weight", "least_flow_per_weight", "wait_reason", "cluster_reasons", "last_choice_nodes", "promised_start")
+    __slots__ = ("job", "stage", "summary", "queue_position", "filters", "examined_node_count", "nearest_miss", "failed_attempt_count", "queue_flow_per_weight", "least_flow_per_weight", "wait_reason", "cluster_reasons", "last_choice_nodes", "promised_start", "why", "queue_standing", "expected_start", "largest_node", "missing")
     JOB_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
@@ -575,6 +581,11 @@ class ExplainJobResponse(_message.Message):
     CLUSTER_REASONS_FIELD_NUMBER: _ClassVar[int]
     LAST_CHOICE_NODES_FIELD_NUMBER: _ClassVar[int]
     PROMISED_START_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_STANDING_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_START_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_NODE_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
     job: Job
     stage: JobStage
     summary: str
@@ -589,7 +600,42 @@ class ExplainJobResponse(_message.Message):
     cluster_reasons: _containers.RepeatedCompositeFieldContainer[ClusterWaitReason]
     last_choice_nodes: _containers.RepeatedScalarFieldContainer[str]
     promised_start: PromisedStart
-    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., stage: _Optional[_Union[JobStage, str]] = ..., summary: _Optional[str] = ..., queue_position: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., nearest_miss: _Optional[str] = ..., failed_attempt_count: _Optional[int] = ..., queue_flow_per_weight: _Optional[float] = ..., least_flow_per_weight: _Optional[float] = ..., wait_reason: _Optional[_Union[WaitReason, str]] = ..., cluster_reasons: _Optional[_Iterable[_Union[ClusterWaitReason, _Mapping]]] = ..., last_choice_nodes: _Optional[_Iterable[str]] = ..., promised_start: _Optional[_Union[PromisedStart, _Mapping]] = ...) -> None: ...
+    why: str
+    queue_standing: QueueStanding
+    expected_start: StartBand
+    largest_node: str
+    missing: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., stage: _Optional[_Union[JobStage, str]] = ..., summary: _Optional[str] = ..., queue_position: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., nearest_miss: _Optional[str] = ..., failed_attempt_count: _Optional[int] = ..., queue_flow_per_weight: _Optional[float] = ..., least_flow_per_weight: _Optional[float] = ..., wait_reason: _Optional[_Union[WaitReason, str]] = ..., cluster_reasons: _Optional[_Iterable[_Union[ClusterWaitReason, _Mapping]]] = ..., last_choice_nodes: _Optional[_Iterable[str]] = ..., promised_start: _Optional[_Union[PromisedStart, _Mapping]] = ..., why: _Optional[str] = ..., queue_standing: _Optional[_Union[QueueStanding, _Mapping]] = ..., expected_start: _Optional[_Union[StartBand, _Mapping]] = ..., largest_node: _Optional[str] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class QueueStanding(_message.Message):
+    __slots__ = ("usage_cores", "share_cores", "flow_per_weight", "before_count", "first_before")
+    USAGE_CORES_FIELD_NUMBER: _ClassVar[int]
+    SHARE_CORES_FIELD_NUMBER: _ClassVar[int]
+    FLOW_PER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    usage_cores: float
+    share_cores: float
+    flow_per_weight: float
+    before_count: int
+    first_before: _containers.RepeatedCompositeFieldContainer[QueueBefore]
+    def __init__(self, usage_cores: _Optional[float] = ..., share_cores: _Optional[float] = ..., flow_per_weight: _Optional[float] = ..., before_count: _Optional[int] = ..., first_before: _Optional[_Iterable[_Union[QueueBefore, _Mapping]]] = ...) -> None: ...
+
+class QueueBefore(_message.Message):
+    __slots__ = ("queue", "flow_per_weight")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    FLOW_PER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    flow_per_weight: float
+    def __init__(self, queue: _Optional[str] = ..., flow_per_weight: _Optional[float] = ...) -> None: ...
+
+class StartBand(_message.Message):
+    __slots__ = ("earliest", "latest")
+    EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    earliest: _timestamp_pb2.Timestamp
+    latest: _timestamp_pb2.Timestamp
+    def __init__(self, earliest: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., latest: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class PromisedStart(_message.Message):
     __slots__ = ("time", "firm", "node")
@@ -602,14 +648,20 @@ class PromisedStart(_message.Message):
     def __init__(self, time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., firm: bool = ..., node: _Optional[str] = ...) -> None: ...
 
 class ClusterWaitReason(_message.Message):
-    __slots__ = ("cluster", "reason", "text")
+    __slots__ = ("cluster", "reason", "text", "filters", "examined_node_count", "able_node_count")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    FILTERS_FIELD_NUMBER: _ClassVar[int]
+    EXAMINED_NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ABLE_NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     reason: WaitReason
     text: str
-    def __init__(self, cluster: _Optional[str] = ..., reason: _Optional[_Union[WaitReason, str]] = ..., text: _Optional[str] = ...) -> None: ...
+    filters: _containers.RepeatedCompositeFieldContainer[FilterCount]
+    examined_node_count: int
+    able_node_count: int
+    def __init__(self, cluster: _Optional[str] = ..., reason: _Optional[_Union[WaitReason, str]] = ..., text: _Optional[str] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., able_node_count: _Optional[int] = ...) -> None: ...
 
 class BatchGetJobStagesRequest(_message.Message):
     __slots__ = ("ids",)

@@ -6,7 +6,7 @@ Source: design section 3, "Replicas forward calls that need the leader's memory"
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +33,7 @@ from argosy_server.api.leader_view import (
 from argosy_server.leader.show.latency import BOUNDS_MS, quantile_ms
 
 if TYPE_CHECKING:
+    from argosy_core.nodes import NodeColumns
     from argosy_server.api.leader_view import LogRequest
     from argosy_server.leader.cycle.driver import LeaderDriver
     from argosy_server.leader.sessions.executors import SyncSession
@@ -75,6 +76,16 @@ class LeaderMemoryView:
     def standings(self, handles: Sequence[int]) -> dict[int, tuple[JobStage, WaitReason]]:
         """Return where jobs stand and what they wait for, by handle, of those that are in memory."""
         return standings(self._machine.state, np.array(handles, dtype=np.int64))
+
+    def class_of(self, handle: int) -> bytes:
+        """Return the definition of the class of a job that is in memory; empty if it is not."""
+        state = self._machine.state
+        slot = int(state.live.slots(np.array([handle], dtype=np.int64))[0])
+        return state.classes.definitions[int(state.live.class_index[slot])] if slot >= 0 else b""
+
+    def node_columns(self) -> Mapping[str, NodeColumns]:
+        """Return the nodes of each cluster as its sampler has told them last."""
+        return {name: notes.nodes.columns() for name, notes in self._notes.clusters.items() if notes.capacity}
 
     def shares(self) -> PoolShares:
         """Return the shares of the pool's queues."""

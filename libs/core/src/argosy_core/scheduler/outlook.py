@@ -1,0 +1,144 @@
+"""How a waiting job's queue stands beside the others, and when the job is expected to start.
+
+Source: 003 "Fair share"; design section 9 (explanations).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from argosy_core.job.states import IS_RUN_TERMINAL
+from argosy_core.placement import WaitReason
+from argosy_core.queueing import MICRO
+from argosy_core.scheduler.shares import fair_shares
+from argosy_core.scheduler.state import PoolState
+from argosy_core.scheduler.work_ends import expected_run_time_s
+
+__all__ = ["QueueBefore", "QueueStanding", "StartBand", "queue_standing", "start_band", "turn_texts"]
+
+_NAMED: Final = 3
+_MOST_LOOKED_AT: Final = 4096
+"""Jobs of which the area is taken, as a sample of those that wait or run."""
+_EXPECTED: Final = frozenset({WaitReason.NONE, WaitReason.NO_ROOM, WaitReason.PROMISED, WaitReason.LIMIT})
+"""Reasons that end by themselves as work ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueBefore:
+    """A queue whose turn comes before another's."""
+
+    queue: str
+    """Name."""
+    flow_per_weight: float
+    """Its flow by its weight, cores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStanding:
+    """What a queue holds of its share, and who comes before it."""
+
+    queue: str
+    """Name."""
+    usage_cores: float
+    """Weighted usage of its in-flight, leased and running jobs, cores."""
+    share_cores: float
+    """Its share of the pool by weight among all defined queues, cores."""
+    flow_per_weight: float
+    """Its flow by its weight, cores."""
+    before_count: int
+    """Queues with waiting jobs that have a smaller flow per weight, and so come first."""
+    first_before: tuple[QueueBefore, ...] = ()
+    """The first three of these, smallest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartBand:
+    """When a job is expected to start, as far as run times are known."""
+
+    earliest_s: float
+    """If the whole pool served its queue alone, seconds since the Unix epoch."""
+    latest_s: float
+    """If its queue got just its share; infinite for a queue without a share."""
+
+
+def queue_standing(state: PoolState, queue: int) -> QueueStanding:
+    """Return how a queue stands. Complexity: O(queues) in NumPy."""
+    queues = state.queues
+    usage, _, flow, ratio = fair_shares(state, state.counted_usage())
+    per_weight = flow / np.where(queues.weight > 0, queues.weight, 1.0)
+    waiting = (queues.queued_count > queues.on_hold_count) & ~queues.cordoned & (queues.queue_id > 0)
+    before = np.flatnonzero(waiting & (per_weight < per_weight[queue]))
+    first = before[np.argsort(per_weight[before], kind="stable")][:_NAMED].tolist()
+    return QueueStanding(
+        queue=queues.names[queue],
+        usage_cores=float(usage[queue]) / MICRO,
+        share_cores=float(ratio[queue]) * state.capacity_usage() / MICRO,
+        flow_per_weight=float(per_weight[queue]),
+        before_count=before.size,
+        first_before=tuple(
+            QueueBefore(queue=queues.names[row], flow_per_weight=float(per_weight[row])) for row in first
+        ),
+    )
+
+
+def turn_texts(standing: QueueStanding) -> list[str]:
+    """Return why a job waits that nothing holds back but its turn."""
+    holds = f"its queue holds {standing.usage_cores:.6g} cores, and its share is {standing.share_cores:.6g}"
+    texts = [f"it waits its turn: {holds}"]
+    if standing.before_count:
+        named = ", ".join(f"{one.queue} ({one.flow_per_weight:.4g})" for one in standing.first_before)
+        more = standing.before_count - len(standing.first_before)
+        others = f" and {more:,} more" if more else ""
+        texts.append(
+            f"by flow per weight, here {standing.flow_per_weight:.4g} cores, these queues come first: {named}{others}"
+        )
+    return texts
+
+
+def start_band(state: PoolState, slot: int, *, position: int, reason: WaitReason, now_s: float) -> StartBand | None:
+    """Return when a waiting job is expected to start; None if that depends on more than on work that ends.
+
+    What waits before it in its queue is an area: usage by expected run time. If nothing fits now, one run must end
+    first, at best the next one, at worst the last one.
+
+    Args:
+        state: The pool.
+        slot: The job.
+        position: Jobs of its queue before it.
+        reason: Why it waits.
+        now_s: Now.
+
+    Complexity: O(jobs) in NumPy.
+    """
+    promise = state.promises.standing.get(int(state.live.handle[slot]))
+    if promise is not None:
+        return StartBand(earliest_s=now_s, latest_s=max(now_s, promise.moment_s))
+    capacity = state.capacity_usage()
+    if reason not in _EXPECTED or not capacity:
+        return None
+    live, queue = state.live, int(state.live.queue[slot])
+    slots = live.live_slots()
+    queued = state.stage_is_queued(slots)
+    ahead = slots[queued & (live.queue[slots] == queue)][:_MOST_LOOKED_AT]
+    area = float((state.job_usage(ahead) * expected_run_time_s(state, ahead)).mean()) * position
+    ratio = float(fair_shares(state, state.counted_usage())[3][queue])
+    first_s, last_s = (0.0, 0.0) if reason == WaitReason.NONE else _ends_in_s(state, now_s)
+    latest_s = now_s + last_s + area / (ratio * capacity) if ratio else math.inf
+    return StartBand(earliest_s=now_s + first_s + area / capacity, latest_s=latest_s)
+
+
+def _ends_in_s(state: PoolState, now_s: float) -> tuple[float, float]:
+    """Return after how long the first and the last of what runs is expected to have ended, of a sample; seconds."""
+    live = state.live
+    slots = live.live_slots()
+    slots = slots[~state.stage_is_queued(slots) & ~IS_RUN_TERMINAL[live.run_state[slots]]][:_MOST_LOOKED_AT]
+    if not slots.size:
+        return 0.0, 0.0
+    begun_s = live.start_time_us[slots] / 1e6
+    elapsed_s = np.where(begun_s > 0, np.maximum(now_s - begun_s, 0.0), 0.0)
+    left_s = np.maximum(expected_run_time_s(state, slots, elapsed_s) - elapsed_s, 0.0)
+    return float(left_s.min()), float(left_s.max())

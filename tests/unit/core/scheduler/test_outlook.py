@@ -1,0 +1,77 @@
+"""How a waiting job's queue stands, and when the job is expected to start."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from argosy_core.placement import WaitReason
+from argosy_core.scheduler import Explanation, QueueView, RoundSettings, explain, set_queues
+from argosy_testkit.leader_world import LeaderWorld
+
+_SETTINGS = RoundSettings(
+    clusters_to_sample_ratio=1.0, promised_nodes_ratio=0.0, resource_weights={"cpu": 0.001}, assumed_run_time_s=100.0
+)
+
+
+def _explained(world: LeaderWorld, handle: int) -> Explanation:
+    found = explain(world.state, handle, world.now_s)
+    assert found is not None
+    return found
+
+
+def _full() -> tuple[LeaderWorld, list[int]]:
+    """Return eight cores held by alice, whose weight is 3 of 4, and jobs of one core that wait for both queues."""
+    world = LeaderWorld(clusters={"a": 2}, queues={"alice": 3.0, "bob": 1.0}, settings=_SETTINGS)
+    world.define_class(2, cpu=1000)
+    world.submit(8, queue=1, class_id=2)
+    world.round()
+    waiting = world.submit(5, queue=1, class_id=2) + world.submit(2, queue=2, class_id=2)
+    return world, waiting
+
+
+def test_job_that_waits_its_turn_is_told_its_queues_share_and_who_comes_first() -> None:
+    """Nothing else keeps it: the numbers are all there is to say."""
+    world, waiting = _full()
+    told = _explained(world, waiting[0])
+    assert told.standing is not None
+    assert (told.standing.usage_cores, told.standing.share_cores) == pytest.approx((8.0, 6.0))
+    assert [one.queue for one in told.standing.first_before] == ["bob"]
+    other = _explained(world, waiting[-1])
+    assert other.standing is not None
+    assert (other.standing.usage_cores, other.standing.share_cores) == pytest.approx((0.0, 2.0))
+    assert (other.standing.before_count, other.standing.first_before) == (0, ())
+
+
+def test_turn_is_told_in_words() -> None:
+    """What is asked for next round waits for nothing else."""
+    world = LeaderWorld(clusters={"a": 1}, queues={"alice": 3.0, "bob": 1.0}, settings=_SETTINGS)
+    (first,) = world.submit(1, queue=1)
+    told = _explained(world, first)
+    assert told.reason == WaitReason.NONE
+    assert told.why == "it waits its turn: its queue holds 0 cores, and its share is 3"
+    assert told.summary == f"queued with 0 jobs of its queue before it; {told.why}"
+
+
+def test_expected_start_lies_between_the_pool_for_its_queue_and_its_share_alone() -> None:
+    """One run must end first, in 100 s as assumed; four jobs of 100 core seconds stand before it."""
+    world, waiting = _full()
+    world.round()
+    told = _explained(world, waiting[4])
+    assert told.reason == WaitReason.NO_ROOM
+    assert told.start is not None
+    assert told.start.earliest_s - world.now_s == pytest.approx(100.0 + 4 * 100.0 / 8.0)
+    assert told.start.latest_s - world.now_s == pytest.approx(100.0 + 4 * 100.0 / 6.0)
+    set_queues(world.state, [QueueView(queue_id=1, name="alice", weight=0.0)])
+    unweighted = _explained(world, waiting[4]).start
+    assert unweighted is not None
+    assert unweighted.latest_s == math.inf
+
+
+def test_start_of_a_job_that_somebody_keeps_is_not_guessed() -> None:
+    """A release is no work that ends."""
+    world, waiting = _full()
+    set_queues(world.state, [QueueView(queue_id=1, name="alice", weight=3.0, cordoned=True)])
+    told = _explained(world, waiting[0])
+    assert (told.reason, told.start) == (WaitReason.CORDONED, None)
