@@ -16,7 +16,7 @@ import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
 from argosy_core.job.after import AfterUntil
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.classes import GangGroup, SchedulingClass
 from argosy_core.job.members import Members
 from argosy_core.job.options import join_options
 from argosy_core.job.rows import HeldAmounts
@@ -312,6 +312,10 @@ class LeaderWorld:
         """Define a class by its requests, base units, and the labels that its nodes must have."""
         amounts = tuple(sorted(requests.items()))
         self.book.definitions[class_id] = SchedulingClass(requests=amounts, node_selector=node_selector).definition()
+
+    def define_gang(self, class_id: int, *groups: GangGroup) -> None:
+        """Define the class of a distributed job by its sub-groups."""
+        self.book.definitions[class_id] = SchedulingClass.of_gang(groups).definition()
 
     def submit(self, count: int, **job: Any) -> list[int]:  # noqa: ANN401
         """Submit equal jobs as `grow` describes them, have the leader take them, and return their handles."""

@@ -36,6 +36,8 @@ class ClusterAgentConfig(ExecutorConfig):
     scores: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_PROFILE.scores))
     """Weights of the scores by name: `least-allocated`, `most-allocated`, `lost-opportunity`; to pack, take one of the
     last two here and `leader.round.spread: false` at the server. Plugins' scores count 1 unless named here."""
+    topology: tuple[str, ...] = ("topology.kubernetes.io/zone",)
+    """Node labels whose values say what is near in the network, the lowest level first; see the sampler's setting."""
     plugins: tuple[str, ...] = ()
     """Installed plugins that the sampler calls at every point that they have, in this order; see docs/plugins.md."""
     plugin_settings: Mapping[str, str] = field(default_factory=dict)

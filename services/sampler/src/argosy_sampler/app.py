@@ -73,7 +73,7 @@ async def start(
             meter=KubeMeter(config.cluster),
         )
         life.on_close(cluster.close)
-    ledger = config.permits.make_ledger(len(config.pools))
+    ledger = config.permits.make_ledger(len(config.pools), topology=config.topology)
     ledger.permits.start(time.monotonic())
     framework = config.make_framework()
     informer = Informer(cluster, ledger, framework=framework, backoff=new_backoff, log=log)

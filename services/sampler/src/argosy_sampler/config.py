@@ -5,7 +5,7 @@ Source: design section 9, "Settings".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -51,7 +51,7 @@ class PermitConfig:
         """
         self.make_ledger()
 
-    def make_ledger(self, pool_count: int = 1) -> NodeLedger:
+    def make_ledger(self, pool_count: int = 1, *, topology: Sequence[str] = ()) -> NodeLedger:
         """Return an empty ledger that gives permits so."""
         settings = PermitSettings(
             lease_s=self.lease_s,
@@ -62,7 +62,7 @@ class PermitConfig:
             },
             rises_per_s=self.rises_per_s,
         )
-        ledger = NodeLedger(pool_count=pool_count, permits=settings)
+        ledger = NodeLedger(pool_count=pool_count, permits=settings, topology=topology)
         ledger.permits.set_weights(self.queue_weights)
         return ledger
 
@@ -95,6 +95,10 @@ class SamplerConfig:
     scores: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_PROFILE.scores))
     """Weights of the scores by name: `least-allocated`, `most-allocated`, `lost-opportunity`; to pack, take one of the
     last two here and `leader.round.spread: false` at the server. Plugins' scores count 1 unless named here."""
+    topology: tuple[str, ...] = ("topology.kubernetes.io/zone",)
+    """Node labels whose values say what is near in the network, the lowest level first: say rack, then zone. Pods of a
+    gang on nodes with the same value of the first are two hops apart, of the next four, and so on; levels whose label
+    no node has do not count."""
     plugins: tuple[str, ...] = ()
     """Installed plugins to call at every point that they have, in this order, behind the filters above; see
     docs/plugins.md."""

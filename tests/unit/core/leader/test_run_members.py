@@ -8,12 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argosy_core.errors import InvalidRequest, NotAllowedNow, NotFound
-from argosy_core.job.members import Members, ordinal_of
+from argosy_core.job.members import ordinal_of
 from argosy_core.job.states import FailureKind, JobEventKind, JobState, ObjectState, RunState
 from argosy_core.leader import instructions as say
-from argosy_core.placement import CommitReply, CommitRequest
-from argosy_core.scheduler import LeasePlan, RunPlaces, hold_runs, placements_of
+from argosy_core.scheduler import LeasePlan, placements_of
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import BAG_LAYOUT, POD_LAYOUT, Report
 
@@ -220,69 +218,3 @@ def test_cluster_that_is_forgotten_loses_all_members() -> None:
     world.forget("a")
     assert world.job_state(handle) == JobState.QUEUED
     assert rows_of(world, handle) == {0: RunState.LOST, 1: RunState.LOST}
-
-
-def test_runs_reserved_in_a_round_are_leased_by_its_plan() -> None:
-    """The way in for gang placement: what a sampler has reserved together goes into the plan of the round."""
-    world = LeaderWorld(clusters={"a": 2})
-    first, gang = world.submit(2)
-
-    def reserve(request: CommitRequest) -> CommitReply:
-        mine = request.members.handle == first
-        assert world.state.round is not None
-        nodes = world.state.clusters.nodes[0].intern(["a-0", "a-1"])
-        world.state.round.hold_runs(  # type: ignore[attr-defined]
-            RunPlaces(
-                cluster="a", handle=np.array([gang] * 2), number=np.arange(2, dtype=np.int16), node=np.array(nodes)
-            )
-        )
-        ledger = world.clusters["a"].ledger
-        rows = ledger.rows_of_names(["a-0", "a-1"])
-        gang_request = CommitRequest(
-            cluster="a",
-            round_number=request.round_number,
-            stage=request.stage,
-            members=Members.of([gang] * 2, [1] * 2, np.arange(2)),
-            class_ids=np.ones(2, dtype=np.int32),
-            offset=np.arange(3, dtype=np.int32),
-            candidate=rows.astype(np.int32),
-        )
-        assert (world.commit(gang_request).outcome == 1).all()
-        reply = world.commit(request)
-        return replace(reply, outcome=np.where(mine, reply.outcome, 2).astype(np.int8))
-
-    plan = world.plan(answer_commit=reserve)
-    assert sorted(zip(plan.handle.tolist(), plan.members.member.tolist(), strict=True)) == sorted(
-        [(first, 0), (gang, 0), (gang, 1)]
-    )
-    world.ingest(plan)
-    assert world.job_state(gang) == JobState.LEASED
-    assert held(world)[0] == 3.0
-
-
-def test_only_whole_runs_of_jobs_that_wait_are_held() -> None:
-    """A mistake of whoever places is told and changes nothing."""
-    world, handle = run_of_two()
-    (other,) = world.submit(1)
-
-    def places(*members: tuple[int, int], cluster: str = "a") -> RunPlaces:
-        handles, numbers = zip(*members, strict=True)
-        count = len(members)
-        return RunPlaces(
-            cluster=cluster,
-            handle=np.array(handles, dtype=np.int64),
-            number=np.array(numbers, dtype=np.int16),
-            node=np.zeros(count, dtype=np.int32),
-        )
-
-    for wrong, error in (
-        (places((other, 0), cluster="nowhere"), NotFound),
-        (places((handle, 0)), NotAllowedNow),
-        (places((handle + 99, 0)), NotAllowedNow),
-        (places((other, 1), (other, 1)), InvalidRequest),
-        (places((other, 0), (handle, 0), (other, 1)), InvalidRequest),
-    ):
-        with pytest.raises(error):
-            hold_runs(world.state, wrong)
-        world.check()
-    assert world.job_state(other) == JobState.QUEUED

@@ -87,6 +87,8 @@ class ClassTable(ClassColumns):
         """(slot,): number in `platforms`."""
         self.port: Int32s = np.zeros(0, np.int32)
         """(slot,): number in `ports`."""
+        self.whole: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+        """(slot,): whether its pods share their nodes with pods of their own job alone."""
         self._classes: list[SchedulingClass] = []
 
     def __getitem__(self, slot: int) -> SchedulingClass:
@@ -98,6 +100,8 @@ class ClassTable(ClassColumns):
         known = self.ids.find(class_id)
         if known is not None:
             return known
+        ids = self._pod_ids(definition)
+        pods = [self.define(pod_id, group.pod) for pod_id, group in zip(ids, definition.gang, strict=True)]
         self.extend_axis(name for name, _ in definition.requests)
         slot, end = self._enter(class_id, definition), self.ids.end
         self.selector, self.toleration = grow(self.selector, end), grow(self.toleration, end)
@@ -110,6 +114,9 @@ class ClassTable(ClassColumns):
         self.platform[slot] = self.platforms.intern(definition.platforms)
         self.port[slot] = self.ports.intern(definition.host_ports)
         self._classes.append(definition)
+        self.whole = grow(self.whole, end)
+        self.whole[pods] = [group.whole_nodes for group in definition.gang]
+        self._note_gang(slot, definition, pods)
         return slot
 
     def batch(self, slots: npt.NDArray[np.integer]) -> PodBatch:

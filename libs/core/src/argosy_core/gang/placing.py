@@ -41,6 +41,8 @@ class SubGroup:
     """(n,) nodes that the pods may be on."""
     max_hops: int = -1
     """Most hops between any two of its pods; negative for no limit."""
+    most_on_a_node: int = 1 << 15
+    """Most of its pods on one node."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that contradict each other.
@@ -76,7 +78,7 @@ class _Room:
     def count(self, group: SubGroup, limit: int) -> Int64s:
         """Return (n,) pods of a sub-group that each node holds, at most a limit."""
         asked = np.flatnonzero(group.request)
-        counts = np.full(self.open.size, limit, dtype=np.int64)
+        counts = np.full(self.open.size, min(limit, group.most_on_a_node), dtype=np.int64)
         for row in asked.tolist():
             np.minimum(counts, self.free[row] // group.request[row], out=counts)
         counts[~(self.open & group.eligible)] = 0

@@ -99,10 +99,14 @@ class SchedulingClass:
         """Return the class of a distributed job.
 
         Raises:
-            InvalidRequest: It has no sub-group, or more members than a run can have.
+            InvalidRequest: It has no sub-group, or more members than a run can have, or two sub-groups take one port of
+                their nodes.
         """
         if not groups or sum(group.maximum for group in groups) > MAX_MEMBER:
             raise InvalidRequest(f"a gang has one sub-group or more, and at most {MAX_MEMBER} pods")
+        ports = [port for group in groups for port in group.pod.host_ports]
+        if any(port.clashes_with(other) for place, port in enumerate(ports) for other in ports[:place]):
+            raise InvalidRequest("two sub-groups of a gang take one port of their nodes; give each its own")
         total: Counter[str] = Counter()
         for group in groups:
             for name, amount in {PODS: 1, **dict(group.pod.requests)}.items():
@@ -201,6 +205,8 @@ def _document(definition: SchedulingClass) -> dict[str, Any]:
 
 
 def _class_of(document: Mapping[str, Any]) -> SchedulingClass:
+    if "gang" in document:
+        return SchedulingClass.of_gang([_group_of(group) for group in document["gang"]])
     return SchedulingClass(
         requests=tuple(
             sorted((str(name), min(int(amount), MAX_AMOUNT)) for name, amount in document["requests"].items())
@@ -214,7 +220,6 @@ def _class_of(document: Mapping[str, Any]) -> SchedulingClass:
         platforms=tuple((os, arch) for os, arch in document.get("platforms", [])),
         host_ports=tuple(HostPort(*port) for port in document.get("host_ports", [])),
         node_name=document.get("node_name", ""),
-        gang=tuple(_group_of(group) for group in document.get("gang", [])),
     )
 
 

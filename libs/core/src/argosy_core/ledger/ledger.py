@@ -32,7 +32,7 @@ from argosy_core.ledger.permits import PermitBook, PermitSettings
 from argosy_core.ledger.placements import Hold, PlacementTable, unmanaged_keys
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
 from argosy_core.nodes import NodeSpec, NodeTable, PortClaims
-from argosy_core.resources import DEFAULT_AXIS, ResourceAxis
+from argosy_core.resources import DEFAULT_AXIS, PODS, ResourceAxis
 
 __all__ = ["NodeLedger"]
 
@@ -52,12 +52,20 @@ class NodeLedger:
         axis: Resource columns to begin with; nodes and classes add theirs.
         pool_count: How many pools place here; they are called by numbers from 0.
         permits: How permits are given to pods that are resized.
+        topology: Node labels whose values say what is near in the network, the lowest level first.
     """
 
     def __init__(
-        self, axis: ResourceAxis = DEFAULT_AXIS, *, pool_count: int = 1, permits: PermitSettings | None = None
+        self,
+        axis: ResourceAxis = DEFAULT_AXIS,
+        *,
+        pool_count: int = 1,
+        permits: PermitSettings | None = None,
+        topology: Sequence[str] = (),
     ) -> None:
         """Start with nothing."""
+        self.topology = tuple(topology)
+        """Labels of the levels of the network, for gangs."""
         self.nodes = NodeTable(axis)
         """The node table; change it through the ledger only."""
         self.classes = ClassTable(axis)
@@ -130,12 +138,12 @@ class NodeLedger:
             class_slots: n slots of the class table.
             nodes: n rows of the node table.
         """
-        self.nodes.take(nodes, self.classes.requests[class_slots].T)
+        self.nodes.take(nodes, self._amounts(class_slots, nodes))
         self._each_port(self.classes.port[class_slots], nodes, take=True)
 
     def roll_back(self, class_slots: Int32s, nodes: Int32s) -> None:
         """Undo reservations that are not kept."""
-        self.nodes.roll_back(nodes, self.classes.requests[class_slots].T)
+        self.nodes.roll_back(nodes, self._amounts(class_slots, nodes))
         self._each_port(self.classes.port[class_slots], nodes, take=False)
 
     def keep(self, members: Members, class_slots: Int32s, nodes: Int32s, pool: int = 0) -> None:
@@ -158,6 +166,13 @@ class NodeLedger:
         slots = np.unique(self._placements.slots(members))
         slots = slots[slots >= 0]
         return self._let_go(slots[self._placements.pool[slots] == pool])
+
+    def occupied(self) -> Bools:
+        """Return, per node, whether some member of a run is placed there. Complexity: O(placements) in NumPy."""
+        table = self._placements
+        occupied = np.zeros(len(self.nodes), np.bool_)
+        occupied[table.node[(table.hold > 0) & (table.handle >= 0)]] = True
+        return occupied
 
     def unseen(self, members: Members) -> tuple[Members, Int32s, Int32s]:
         """Return keys, class slots and nodes of those runs' placements of which no pod was observed."""
@@ -183,9 +198,9 @@ class NodeLedger:
         Raises:
             InvalidRequest: A class is not defined, a row does not exist, or a member stands twice.
         """
-        class_slots = self.classes.slots(class_ids)
+        class_slots = self.classes.member_indices(self.classes.slots(class_ids), members.numbers())
         if (class_slots < 0).any():
-            raise InvalidRequest(f"the list names class {class_ids[class_slots < 0][0]}, which was not defined")
+            raise InvalidRequest(f"the list names class {class_ids[class_slots < 0][0]}, which was not defined so")
         if len(nodes) and not 0 <= nodes.min() <= nodes.max() < len(self.nodes):
             raise InvalidRequest("the list names a node index that does not exist")
         if not members.are_distinct():
@@ -329,20 +344,34 @@ class NodeLedger:
             self.classes.extend_axis(self.nodes.axis.names)
             self._placements.extend_axis(len(self.nodes.axis))
 
+    def _amounts(self, class_slots: Int32s, nodes: Int32s) -> Int64s:
+        """Return (resource, n) what pods take of their nodes.
+
+        One that shares its node with pods of its own job alone takes all that the node has of `pods`. So nobody else
+        fits there, while the others of its job are placed in the same step, by what else is left.
+        """
+        amounts: Int64s = self.classes.requests[class_slots].T
+        whole = self.classes.whole[class_slots]
+        if whole.any():
+            amounts = amounts.copy()
+            pods = amounts[self.axis.index(PODS)]
+            pods[whole] = np.maximum(pods[whole], self.nodes.allocatable[self.axis.index(PODS), nodes[whole]])
+        return amounts
+
     def _fill(self, slots: Int32s, *, nodes: Int32s, class_slots: Int32s) -> None:
         """Write node, class and amounts of placements that are as their class says."""
         table = self._placements
         table.node[slots] = nodes
         table.class_slot[slots] = class_slots
         table.port[slots] = self.classes.port[class_slots]
-        table.amounts[:, slots] = self.classes.requests[class_slots].T
+        table.amounts[:, slots] = self._amounts(class_slots, nodes)
 
     def _hold_listed(self, slots: Int32s, class_slots: Int32s) -> None:
         """Give the leader its hold on placements that it listed; ports are learnt from the class where no pod told."""
         table = self._placements
         table.hold[slots] |= _LEADER
         table.class_slot[slots] = class_slots
-        amounts = self._at_least_class(table.amounts[:, slots], class_slots)
+        amounts = self._at_least_class(table.amounts[:, slots], class_slots, table.node[slots])
         scaled = table.scaled[slots] > 0
         amounts[:, scaled] = table.amounts[:, slots[scaled]]  # those are told by their pods and permits alone
         short = (amounts != table.amounts[:, slots]).any(axis=0)
@@ -424,7 +453,7 @@ class NodeLedger:
         """Book placements as their observed pods are; return how many differed."""
         table = self._placements
         nodes = events.nodes[positions]
-        requests = self._at_least_class(events.requests[positions].T, table.class_slot[slots])
+        requests = self._at_least_class(events.requests[positions].T, table.class_slot[slots], nodes)
         requests = self.permits.take_observed(slots, events, positions, requests)
         differs = (table.node[slots] != nodes) | (table.amounts[:, slots] != requests).any(axis=0)
         moved = slots[differs]
@@ -435,16 +464,16 @@ class NodeLedger:
             self._book(moved)
         return len(moved)
 
-    def _at_least_class(self, amounts: Int64s, class_slots: Int32s) -> Int64s:
+    def _at_least_class(self, amounts: Int64s, class_slots: Int32s, nodes: Int32s) -> Int64s:
         """Return (resource, n) amounts raised to what the class asks for, where it is known.
 
         The pods of a bag appear one by one, and what is not there yet must not be given away meanwhile.
         """
         known = class_slots >= 0
         if known.all():
-            return np.maximum(amounts, self.classes.requests[class_slots].T)
+            return np.maximum(amounts, self._amounts(class_slots, nodes))
         raised = amounts.copy()
-        raised[:, known] = np.maximum(amounts[:, known], self.classes.requests[class_slots[known]].T)
+        raised[:, known] = np.maximum(amounts[:, known], self._amounts(class_slots[known], nodes[known]))
         return raised
 
     def _add_pods(self, keys: Members, events: PodEvents, positions: npt.NDArray[np.intp]) -> None:

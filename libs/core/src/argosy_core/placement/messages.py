@@ -54,7 +54,7 @@ class SampleReply:
     incarnation: int
     """Incarnation of the sampler."""
     node: Int32s
-    """n node indices."""
+    """n node indices; -1 is the whole cluster, the one candidate of gangs that fit."""
     free: Int64s
     """(n, r) free now."""
     offset: Int32s
@@ -106,13 +106,15 @@ class CommitRequest:
     stage: int = 0
     """Stage within the round, from 1."""
     members: Members
-    """n members of runs."""
+    """n members of runs, those of a gang one after the other."""
     class_ids: Int32s
     """n class ids."""
     offset: Int32s
     """n + 1 positions in `candidate`."""
     candidate: Int32s
-    """k sampler node indices, best first per member."""
+    """k sampler node indices, best first per member; at a gang's first member the nodes that none of it may have."""
+    of_gang: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """n flags: which members are a gang's, or empty if none is; the sampler knows it by their classes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

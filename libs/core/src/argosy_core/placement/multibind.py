@@ -26,7 +26,7 @@ from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeFlag, Room
 
-__all__ = ["CommitOutcome", "commit", "release"]
+__all__ = ["CommitOutcome", "check_columns", "commit", "release"]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -105,10 +105,7 @@ def commit(
     Complexity: about two microseconds a run; runs on contended nodes cost about five times that.
     """
     count = len(members)
-    if not len(class_ids) == len(offsets) - 1 == count:
-        raise InvalidRequest("the columns of the commit differ in length")
-    if offsets[0] != 0 or offsets[-1] != len(candidates) or (np.diff(offsets) < 0).any():
-        raise InvalidRequest("the offsets of the commit do not rise from 0 to the number of candidates")
+    check_columns(members, class_ids=class_ids, offsets=offsets, candidates=candidates)
     nodes = ledger.claim(members, pool)
     outcomes = np.full(count, CommitOutcome.CONFLICT, np.int8)
     class_slots = ledger.classes.slots(class_ids)
@@ -136,6 +133,18 @@ def commit(
         outcomes[todo[chosen >= 0]] = CommitOutcome.PLACED
         _answer_repeats(members, nodes, outcomes)
     return nodes, outcomes
+
+
+def check_columns(members: Members, *, class_ids: Int32s, offsets: Int32s, candidates: Int32s) -> None:
+    """Do nothing if the columns of a commit fit each other.
+
+    Raises:
+        InvalidRequest: They do not.
+    """
+    if not len(class_ids) == len(offsets) - 1 == len(members):
+        raise InvalidRequest("the columns of the commit differ in length")
+    if offsets[0] != 0 or offsets[-1] != len(candidates) or (np.diff(offsets) < 0).any():
+        raise InvalidRequest("the offsets of the commit do not rise from 0 to the number of candidates")
 
 
 def release(ledger: NodeLedger, keys: Members, framework: Framework, pool: int = 0) -> int:

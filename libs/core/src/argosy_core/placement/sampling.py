@@ -24,6 +24,7 @@ from argosy_core.framework.cycle import Gather
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement.circle import Circle
 from argosy_core.placement.explained import ExplainedClasses
+from argosy_core.placement.gangs import GangPlacer
 from argosy_core.placement.messages import SampleReply, SampleRequest
 from argosy_core.placement.needs import NODE_BITS, Needs, nodes_of
 from argosy_core.placement.reasons import WaitReason
@@ -89,6 +90,8 @@ class NodeSampler:
         self._faults: dict[int, Fault] = {}
         """Slot -> what kept the class from being judged in this request."""
         self._explained = ExplainedClasses(ledger, self.framework)
+        self.gangs = GangPlacer(ledger, self.framework)
+        """Answers and places gangs."""
         # The C library gives freed blocks of this size back to the system until a larger one was freed once; faulting
         # them in again would cost half as much as all the arithmetic.
         np.empty(_LARGE_BLOCK)
@@ -116,7 +119,9 @@ class NodeSampler:
         self._check(request)
         findings = _Findings(len(request.class_ids))
         self._faults.clear()
-        slots = self.ledger.classes.slots(request.class_ids)
+        asked = slots = self.ledger.classes.slots(request.class_ids)
+        if self.ledger.classes.gangs:
+            slots = np.where(self.ledger.classes.are_gangs(asked), np.int32(-1), asked)
         live_count = len(self.ledger.nodes.live())
         required = max(1, ceil(request.nodes_to_sample_ratio * live_count - _ROUNDING)) + request.extra_count
         needs = Needs(
@@ -139,7 +144,10 @@ class NodeSampler:
             looks.run(todo[~full[todo]], strategy, required=required)
         else:
             findings.complete[todo], findings.lacking[todo] = 1, True
-        return self._reply(request, slots, findings, should_stop)
+        reply = self._reply(request, slots, findings, should_stop)
+        if slots is asked:
+            return reply
+        return self.gangs.answer(reply, asked, self._waiting.kinds_when_empty, should_stop)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -251,11 +259,12 @@ class NodeSampler:
     @property
     def waiting_count(self) -> int:
         """Return how many classes wait for capacity to rise."""
-        return len(self._waiting)
+        return len(self._waiting) + self.gangs.waiting_count
 
     def start_over(self) -> None:
         """Forget which classes wait: a new session asks for everything again."""
         self._waiting.clear()
+        self.gangs.clear()
 
     def take_fitting(self) -> tuple[Int32s, Int64s]:
         """Return classes that were answered for want of nodes and that fit some node now; each is told once.
@@ -264,6 +273,9 @@ class NodeSampler:
             k class ids, and how many pods of each fit on the nodes that rose.
         """
         slots, room = self._waiting.take_fitting()
+        if self.gangs.waiting_count:
+            of_gangs = self.gangs.take_fitting()
+            slots, room = np.append(slots, of_gangs[0]), np.append(room, of_gangs[1])
         return self.ledger.classes.class_id[slots], room
 
     # --- answering ----------------------------------------------------------------------------------------------------

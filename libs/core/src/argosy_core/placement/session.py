@@ -10,10 +10,12 @@ Source: design section 5, "Sampler session"; section 7, invariants 8 and 9.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
-from argosy_core.arrays import Int32s
+from argosy_core.arrays import Int8s, Int32s
 from argosy_core.errors import NotAllowedNow, StateConflict
 from argosy_core.framework import PlacementBatch, Point
 from argosy_core.job.classes import SchedulingClass
@@ -21,7 +23,7 @@ from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.ledger.records import ListOutcome
 from argosy_core.placement.messages import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
-from argosy_core.placement.multibind import commit, release
+from argosy_core.placement.multibind import check_columns, commit, release
 from argosy_core.placement.sampling import NodeSampler
 
 __all__ = ["SamplerSession"]
@@ -137,7 +139,9 @@ class SamplerSession:
         return self.sampler.sample(request, self._rng, should_stop=should_stop)
 
     def commit(self, epoch: int, request: CommitRequest) -> CommitReply:
-        """Place members of runs (MultiBind); see `commit`.
+        """Place members of runs (MultiBind); see `commit`, and for those of gangs `GangPlacer.commit`.
+
+        A gang's candidates are nodes that it does not get, all of them at its first member.
 
         Raises:
             StateConflict: The epoch is over.
@@ -146,16 +150,46 @@ class SamplerSession:
         """
         self.check_request(epoch)
         renamed = self.ledger.nodes.renamed_since(request.candidate, self._sampled_at)
-        node, outcome = commit(
+        request = replace(request, candidate=np.where(renamed, np.int32(-1), request.candidate))
+        node, outcome = self._commit_in_order(request) if self.ledger.classes.gangs else self._commit_members(request)
+        return CommitReply(incarnation=self.sampler.incarnation, node=node, outcome=outcome)
+
+    def _commit_in_order(self, request: CommitRequest) -> tuple[Int32s, Int8s]:
+        """Place members, those of gangs and others by turns as they come: who stands first has the room."""
+        offset, candidate = request.offset, request.candidate
+        check_columns(request.members, class_ids=request.class_ids, offsets=offset, candidates=candidate)
+        slots = self.ledger.classes.slots(request.class_ids)
+        of_gangs = self.ledger.classes.are_gangs(slots)
+        bounds = [0, *(np.flatnonzero(np.diff(of_gangs)) + 1).tolist(), len(slots)]
+        parts = []
+        for begin, end in pairwise(bounds):
+            some = slice(begin, end)
+            part = replace(
+                request,
+                members=request.members[some],
+                class_ids=request.class_ids[some],
+                offset=offset[begin : end + 1] - offset[begin],
+                candidate=candidate[offset[begin] : offset[end]],
+            )
+            is_gang = begin < end and of_gangs[begin]
+            parts.append(self._commit_gangs(part, slots[some]) if is_gang else self._commit_members(part))
+        nodes, outcomes = zip(*parts, strict=True)
+        return np.concatenate(nodes), np.concatenate(outcomes)
+
+    def _commit_members(self, request: CommitRequest) -> tuple[Int32s, Int8s]:
+        return commit(
             self.ledger,
             request.members,
             class_ids=request.class_ids,
             offsets=request.offset,
-            candidates=np.where(renamed, np.int32(-1), request.candidate),
+            candidates=request.candidate,
             framework=self._framework,
             pool=self._pool,
         )
-        return CommitReply(incarnation=self.sampler.incarnation, node=node, outcome=outcome)
+
+    def _commit_gangs(self, request: CommitRequest, slots: Int32s) -> tuple[Int32s, Int8s]:
+        avoided = np.split(request.candidate, request.offset[1:-1])
+        return self.sampler.gangs.commit(request.members, slots, avoided, self._pool)
 
     def release(self, epoch: int, members: Members) -> None:
         """Let the leader go of placements.

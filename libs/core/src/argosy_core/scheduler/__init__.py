@@ -129,7 +129,6 @@ from argosy_core.scheduler.promised import BrokenBy, PromisedStart
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
 from argosy_core.scheduler.refusals import Refusals
 from argosy_core.scheduler.round import Round, begin_round, next_due_s
-from argosy_core.scheduler.run_members import RunPlaces, hold_runs
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.shares import PoolShares, QueueShares, ResourceCapacity, ResourceShares, shares
 from argosy_core.scheduler.state import PoolState, RoundStatistics
@@ -192,7 +191,6 @@ __all__ = [
     "RoundStateColumns",
     "RoundStatistics",
     "RowsMissing",
-    "RunPlaces",
     "SpecReference",
     "StartBand",
     "StateColumns",
@@ -217,7 +215,6 @@ __all__ = [
     "failed_states",
     "forget_cluster",
     "give_up_placements",
-    "hold_runs",
     "hold_up",
     "last_choice_job_sets",
     "last_round",

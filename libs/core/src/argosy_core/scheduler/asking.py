@@ -41,6 +41,20 @@ def _holds(needs: Int64s, have: Int64s) -> Bools:
     return fits
 
 
+def _has_room(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
+    """Return (class, cluster): where a job may find room, as far as sums and the largest node tell."""
+    clusters, needs = state.clusters, state.classes.requests[classes]
+    if not state.classes.gangs:
+        return _holds(needs, np.minimum(clusters.largest, clusters.free))
+    return _holds(needs, clusters.free) & _holds(state.classes.node_needs(classes), clusters.largest)
+
+
+def _is_large_enough(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
+    """Return (class, cluster): where a job may find room if nothing else runs there."""
+    fits = _holds(state.classes.node_needs(classes), state.clusters.largest)
+    return fits & _holds(state.classes.requests[classes], state.clusters.total) if state.classes.gangs else fits
+
+
 def askable(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
     """Return (class, cluster): which clusters may be asked for which classes.
 
@@ -52,8 +66,7 @@ def askable(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
     """
     clusters = state.clusters
     state.ensure_class_grid()
-    fits = _holds(state.classes.requests[classes], np.minimum(clusters.largest, clusters.free))
-    fits &= clusters.usable()
+    fits = _has_room(state, classes) & clusters.usable()
     fits &= state.waits.reason[classes, : len(clusters)] == WaitReason.NONE
     if state.held_classes.size:
         fits[np.isin(state.classes.class_id[classes], state.held_classes)] = False
@@ -102,7 +115,7 @@ def reasons_at(state: PoolState, classes: npt.NDArray[np.integer]) -> npt.NDArra
     reasons = state.waits.reason[classes, : len(clusters)].copy()
     unknown = reasons == WaitReason.NONE
     reasons[unknown & ~_holds(needs, clusters.free)] = WaitReason.NO_ROOM
-    reasons[~_holds(needs, clusters.largest)] = WaitReason.MISMATCH
+    reasons[~_is_large_enough(state, classes)] = WaitReason.MISMATCH
     if state.held_classes.size:
         reasons[np.isin(state.classes.class_id[classes], state.held_classes)] = WaitReason.FAULT
     reasons[:, ~clusters.connected] = WaitReason.AWAY
@@ -127,8 +140,7 @@ def find_unjudged(state: PoolState) -> tuple[Int32s, Bools]:
     unsaid &= ~state.waits.judged[waiting, : len(clusters)]
     some = np.flatnonzero(unsaid.any(axis=1))
     waiting, unsaid = waiting[some], unsaid[some]
-    needs = state.classes.requests[waiting]
-    unsaid &= _holds(needs, clusters.largest) & ~_holds(needs, clusters.free)
+    unsaid &= _is_large_enough(state, waiting) & ~_holds(state.classes.requests[waiting], clusters.free)
     chosen = np.flatnonzero(unsaid.any(axis=1))[:_MOST_UNJUDGED]
     return waiting[chosen].astype(np.int32), np.asarray(unsaid[chosen])
 
@@ -287,10 +299,9 @@ def choose(
     asked[:, drawn] = in_order & (np.cumsum(in_order, axis=1) <= count)
     heading = _among(classes, heads)
     if heading.any():
-        room = np.minimum(clusters.largest, clusters.free)
         reason = state.waits.reason[classes[heading], : len(clusters)]
         hopeful = (reason == WaitReason.NONE) | (reason == WaitReason.NO_ROOM)
-        hopeful &= _holds(state.classes.requests[classes[heading]], room) & clusters.usable()
+        hopeful &= _has_room(state, classes[heading]) & clusters.usable()
         asked[heading] |= hopeful & asked.any(axis=0)
     complete = _among(classes, np.array(sorted(state.asked_complete | state.explained), dtype=np.int32))
     for more, where in (unjudged, for_promise):

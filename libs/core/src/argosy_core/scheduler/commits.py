@@ -3,7 +3,10 @@
 In each stage a run goes to the cluster of its best remaining candidate, with all candidates of that cluster that follow
 without another cluster between them. A run that meets conflicts on all of them goes on in the next stage.
 
-Source: design section 5, "Round" 4; seed 000 "Commit Phase".
+A gang's candidates are clusters. Each is asked for all its members at once, and told in place of candidates which nodes
+it may not have: those that others are promised. That it has no room there is no failure of its own.
+
+Source: design section 5, "Round" 4; seed 000 "Commit Phase"; decision 0018.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int32s, Int64s
+from argosy_core.arrays import Int16s, Int32s, Int64s
 from argosy_core.job.members import Members
 from argosy_core.placement import CommitReply, CommitRequest, Decision
 from argosy_core.scheduler.codes import (
@@ -33,6 +36,8 @@ _CONFLICTED: Final = 2
 _UNDECIDED: Final = 3
 _NO_CANDIDATE: Final = 4
 _REFUSED: Final = 5
+_NO_NODES: Final = np.zeros(0, dtype=np.int32)
+_NO_FLAGS: Final = np.zeros(0, dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +47,13 @@ class Placed:
     cluster: int
     """Cluster index."""
     rows: npt.NDArray[np.int64]
-    """Runs that were placed."""
+    """n runs that were placed."""
+    first: npt.NDArray[np.int64]
+    """(n,) where the members of each begin."""
+    number: Int16s
+    """(m,) number of each member in its run."""
     sampler_node: Int32s
-    """Their sampler node indices."""
+    """(m,) sampler node index of each member."""
     lost: npt.NDArray[np.int64]
     """Runs of which nothing is known: to be released there."""
     conflict_count: int
@@ -78,6 +87,11 @@ class CommitStages:
         self._asked: dict[int, npt.NDArray[np.int64]] = {}
         self._clusters = state.clusters
         self._session = state.clusters.session.copy()
+        self._is_gang = state.classes.are_gangs(live.class_index[slots])
+        self._sizes = np.ones(slots.size, dtype=np.int64)
+        for row in np.flatnonzero(self._is_gang).tolist():
+            self._sizes[row] = state.classes.gangs[int(live.class_index[slots[row]])].least_count
+        self._avoided = _promised_nodes(state) if self._is_gang.any() else {}
 
     @property
     def decided_count(self) -> int:
@@ -94,7 +108,14 @@ class CommitStages:
 
     def members(self, rows: npt.NDArray[np.int64]) -> Members:
         """Return the members that runs consist of."""
-        return Members.of(self.handle[rows], self.attempt[rows])
+        line, number = self._lines(rows)
+        return Members.of(self.handle[rows][line], self.attempt[rows][line], number)
+
+    def _lines(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Int16s]:
+        """Return the place of the run and the number of each member of runs."""
+        sizes = self._sizes[rows]
+        line = np.repeat(np.arange(rows.size), sizes)
+        return line, (np.arange(line.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)).astype(np.int16)
 
     def placed_cluster(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return where runs were placed, -1 for those that were not."""
@@ -132,15 +153,31 @@ class CommitStages:
         counts = self._stage_end[rows] - self._cursor[rows]
         offset = np.concatenate([[0], np.cumsum(counts)])
         places = np.arange(offset[-1]) + np.repeat(self._cursor[rows] - offset[:-1], counts)
+        candidate = self._decision.node[places]
+        line, of_gang = self._lines(rows)[0], _NO_FLAGS
+        if self._is_gang[rows].any():
+            offset, candidate = self._with_gangs(cluster, rows, np.split(candidate, offset[1:-1]))
+            of_gang = self._is_gang[rows][line]
         return CommitRequest(
             cluster=self._clusters.names[cluster],
             round_number=round_number,
             stage=self.stage,
             members=self.members(rows),
-            class_ids=self.class_id[rows],
+            class_ids=self.class_id[rows][line],
             offset=offset.astype(np.int32),
-            candidate=self._decision.node[places],
+            candidate=candidate,
+            of_gang=of_gang,
         )
+
+    def _with_gangs(
+        self, cluster: int, rows: npt.NDArray[np.int64], candidates: list[Int32s]
+    ) -> tuple[npt.NDArray[np.int64], Int32s]:
+        """Return offsets and candidates of the members of runs, gangs with the nodes that they may not have."""
+        line, number = self._lines(rows)
+        avoided = self._avoided.get(cluster, _NO_NODES)
+        parts = [avoided if gang else own for gang, own in zip(self._is_gang[rows].tolist(), candidates, strict=True)]
+        counts = np.where(number == 0, np.array([part.size for part in parts])[line], 0)
+        return np.concatenate([[0], np.cumsum(counts)]), np.concatenate(parts).astype(np.int32)
 
     def take(self, cluster: int, reply: CommitReply | None) -> Placed | None:
         """Take the answer of a cluster to the present stage; None if it was not asked.
@@ -154,15 +191,28 @@ class CommitStages:
         if rows is None:
             return None
         nothing = np.zeros(0, dtype=np.int64)
-        known = reply is not None and reply.outcome.size == rows.size == reply.node.size
+        sizes = self._sizes[rows]
+        known = reply is not None and reply.outcome.size == sizes.sum() == reply.node.size
         same_session = self._session[cluster] == self._clusters.session[cluster]
         if not same_session or reply is None or not known or reply.incarnation != self._clusters.incarnation[cluster]:
             self.status[rows] = _UNDECIDED
-            none = np.zeros(0, dtype=np.int32)
-            return Placed(cluster=cluster, rows=nothing, sampler_node=none, lost=rows, conflict_count=0)
-        placed = reply.outcome == COMMIT_PLACED
-        conflict = (reply.outcome == COMMIT_CONFLICT) | (reply.outcome == COMMIT_NODE_UNAVAILABLE)
-        refused = reply.outcome == COMMIT_REFUSED
+            return Placed(
+                cluster=cluster,
+                rows=nothing,
+                first=nothing,
+                number=nothing.astype(np.int16),
+                sampler_node=_NO_NODES,
+                lost=rows,
+                conflict_count=0,
+            )
+        first = np.cumsum(sizes) - sizes
+        outcome, placed = reply.outcome[first], reply.outcome == COMMIT_PLACED
+        in_part = np.zeros(rows.size, dtype=np.bool_)
+        if placed.size > rows.size:
+            in_part = np.logical_or.reduceat(placed, first) & ~np.logical_and.reduceat(placed, first)
+        placed = (outcome == COMMIT_PLACED) & ~in_part
+        conflict = ((outcome == COMMIT_CONFLICT) | (outcome == COMMIT_NODE_UNAVAILABLE)) & ~in_part
+        refused = (outcome == COMMIT_REFUSED) & ~in_part
         self.status[rows[placed]] = _PLACED
         self._placed_cluster[rows[placed]] = cluster
         # A class that the sampler does not know is the leader's omission, not the run's failure.
@@ -172,14 +222,32 @@ class CommitStages:
         self._cursor[again] = self._stage_end[again]
         ended = again[self._cursor[again] >= self._end[again]]
         self.status[ended] = np.where(self._was_refused[ended], _REFUSED, _CONFLICTED)
+        # What a gang found too little room for says the next answer about its class; on promised nodes it may see some.
+        gangs = ended[self._is_gang[ended] & ~self._was_refused[ended]]
+        self.status[gangs] = _REFUSED if self._avoided else _UNDECIDED
+        _, number = self._lines(rows[placed])
+        kept = sizes[placed]
         return Placed(
             cluster=cluster,
             rows=rows[placed],
-            sampler_node=reply.node[placed],
-            lost=nothing,
+            first=np.cumsum(kept) - kept,
+            number=number,
+            sampler_node=reply.node[np.repeat(placed, sizes)],
+            lost=rows[in_part],
             conflict_count=int(conflict.sum()),
         )
 
     def unanswered(self) -> tuple[int, ...]:
         """Return the clusters that have not answered the present stage."""
         return tuple(self._asked)
+
+
+def _promised_nodes(state: PoolState) -> dict[int, Int32s]:
+    """Return by cluster the sampler node indices of the nodes that waiting heads are promised."""
+    promised: dict[int, list[int]] = {}
+    for promise in state.promises.standing.values():
+        promised.setdefault(promise.cluster, []).append(promise.node)
+    return {
+        cluster: np.flatnonzero(np.isin(state.clusters.nodes[cluster].by_sampler, nodes)).astype(np.int32)
+        for cluster, nodes in promised.items()
+    }

@@ -42,9 +42,9 @@ def take_held_amounts(state: PoolState, held: HeldAmounts, now_s: float, cluster
     if ((held.amounts < -1) | (held.amounts > MAX_TOTAL)).any():
         raise InvalidRequest(f"what a member of a run holds is not between 0 and {MAX_TOTAL}")
     state.ensure_columns(held.names)
-    live, slots, row = state.live, *_find(state, held, cluster)
+    slots, row = _find(state, held, cluster)
     told, slots, row = np.flatnonzero(slots >= 0), slots[slots >= 0], row[slots >= 0]
-    of_class = state.classes.requests[live.class_index[slots]]
+    of_class = _of_class(state, slots, row)
     columns = [state.classes.axis.index(name) for name in held.names]
     given, vectors = held.amounts[told], of_class.copy()
     vectors[:, columns] = np.where(given < 0, of_class[:, columns], given)
@@ -78,6 +78,13 @@ def _find(state: PoolState, held: HeldAmounts, cluster: str | None) -> tuple[Int
     return np.where(there, slots, np.int32(-1)), row
 
 
+def _of_class(state: PoolState, slots: Int32s, rows: Int64s) -> Int64s:
+    """Return (n, resource) what members hold by the class of their job; a row of -1 stands for a job's only one."""
+    number = state.live.members.number[rows] if len(state.live.members) else np.zeros(slots.size, dtype=np.int16)
+    number[rows < 0] = 0
+    return state.classes.requests[state.classes.member_indices(state.live.class_index[slots], number)]
+
+
 def _set_members(state: PoolState, slots: Int32s, rows: Int64s, vectors: Int64s) -> None:
     """Have members of runs of several hold amounts each, and their jobs the sums."""
     if not slots.size:
@@ -85,7 +92,7 @@ def _set_members(state: PoolState, slots: Int32s, rows: Int64s, vectors: Int64s)
     table, demands = state.live.members, state.demands
     demands.drop(table.demand[rows])
     table.demand[rows] = -1
-    own = (vectors != state.classes.requests[state.live.class_index[slots]]).any(axis=1)
+    own = (vectors != _of_class(state, slots, rows)).any(axis=1)
     table.demand[rows[own]] = taken = demands.take_rows(int(own.sum()))
     demands.permitted[taken] = vectors[own]
     follow_members(state, np.unique(slots))

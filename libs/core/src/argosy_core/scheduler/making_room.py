@@ -59,6 +59,8 @@ def make_room(state: PoolState, now_s: float) -> None:
     candidates, classes = _candidates(state, slots, now_s)
     constraints = _constraints(state, np.append(classes, state.live.class_index[heads]))
     for slot, handle in zip(heads.tolist(), waiting, strict=True):
+        if state.classes.are_gangs(state.live.class_index[slot : slot + 1])[0]:
+            continue  # room on one node is none for a gang
         queue, one = int(state.live.queue[slot]), np.array([slot], dtype=np.int32)
         cores = float(to_cores(state.job_usage(one))[0])
         if handle in state.room.nominated or not excess.may_gain(queue, cores):
@@ -109,7 +111,8 @@ def _candidates(state: PoolState, slots: Int32s, now_s: float) -> tuple[Candidat
         usable &= ~((cluster == index) & np.isin(members.node, cordoned))
     began_s = live.start_time_us[of] / 1e6
     # A member that was shrunk holds less than its class asks for.
-    amounts = np.minimum(state.classes.requests[live.class_index[of]], state.job_vectors(of))
+    of_class = state.classes.member_indices(live.class_index[of], members.keys.numbers())
+    amounts = np.minimum(state.classes.requests[of_class], state.job_vectors(of))
     candidates = Candidates(
         run=of,
         queue=live.queue[of],

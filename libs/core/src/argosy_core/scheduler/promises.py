@@ -72,7 +72,7 @@ def find_due(state: PoolState, now_s: float) -> Int32s:
     told_count = _told_count(state)
     due = [
         handle
-        for handle in state.heads.tolist()
+        for handle in _single_heads(state)
         if handle not in table.standing
         and table.is_due(
             handle,
@@ -88,6 +88,13 @@ def find_due(state: PoolState, now_s: float) -> Int32s:
     soon = np.array([_has_room_soon(state, slot, now_s) for slot in slots.tolist()], dtype=np.bool_)
     table.note_asked(state.live.handle[slots[soon]].tolist(), now_s, told_count)
     return slots[~soon]
+
+
+def _single_heads(state: PoolState) -> list[int]:
+    """Return the waiting heads that are no gangs: those need room on several nodes, and a promise is kept by one."""
+    slots = state.live.slots(state.heads)
+    heads: list[int] = state.heads[~state.classes.are_gangs(state.live.class_index[slots])].tolist()
+    return heads
 
 
 def _has_room_soon(state: PoolState, slot: int, now_s: float) -> bool:

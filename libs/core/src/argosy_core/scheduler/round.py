@@ -47,7 +47,7 @@ from argosy_core.scheduler.passing import Passing
 from argosy_core.scheduler.plan import decide_stops, lease_columns, round_state, time_out_runs
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
 from argosy_core.scheduler.promises import find_due, give_promises, plan_asking, review_promises
-from argosy_core.scheduler.run_members import RunPlaces, hold_runs
+from argosy_core.scheduler.run_members import add_members
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 from argosy_core.scheduler.weighing import advance_weights
 
@@ -173,7 +173,6 @@ class Round:
         self._told_count = state.clusters.told_count.copy()
         self._answers = Answers(state, self._asking, number=self.number, now_s=now_s)
         self._leased: list[npt.NDArray[np.int64]] = []
-        self._held_handles: list[Int64s] = []
         self._releases: list[ClusterRuns] = []
         self._statistics = RoundStatistics(
             round_number=self.number,
@@ -307,11 +306,15 @@ class Round:
         state, stages = self._state, self._stages
         assert stages is not None
         live, index = state.live, placed.cluster
-        rows, slots = placed.rows, stages.slots[placed.rows]
-        node = state.clusters.nodes[index].translate(placed.sampler_node)
-        there = self._is_there(slots, stages.handle[rows]) & (node >= 0)
+        rows, slots, first = placed.rows, stages.slots[placed.rows], placed.first
+        nodes = state.clusters.nodes[index].translate(placed.sampler_node)
+        there = self._is_there(slots, stages.handle[rows])
+        is_known, sizes = nodes >= 0, np.diff(np.append(first, nodes.size))
+        there &= is_known if nodes.size == rows.size else np.logical_and.reduceat(is_known, first)
         self._release(index, np.concatenate([rows[~there], placed.lost]))
-        rows, slots, node = rows[there], slots[there], node[there]
+        kept = np.repeat(there, sizes)
+        member_slots = np.repeat(slots, sizes)[kept]
+        rows, slots, node = rows[there], slots[there], nodes[first[there]]
         state.count_queued(slots, -1)
         live.flags[slots] = (live.flags[slots] & np.uint8(0xFF ^ PENDING)) | np.uint8(IN_FLIGHT)
         live.cluster[slots] = index
@@ -322,25 +325,14 @@ class Round:
             for handle in live.handle[slots].tolist():
                 state.attempted.pop(handle, None)
         state.count_held(slots, 1)
+        if member_slots.size > slots.size:
+            add_members(state, member_slots, placed.number[kept], nodes[kept])
         state.raise_flow()
         if state.clusters.told_count[index] == self._told_count[index]:
             state.clusters.free[index] -= state.job_vectors(slots).sum(axis=0)
         # Else totals that came meanwhile may hold these placements already. Taken off twice, they would hide room until
         # the sampler speaks again, and a quiet one does not; if not taken off at all, its next word is under way.
         self._leased.append(rows)
-
-    def hold_runs(self, places: RunPlaces) -> None:
-        """Take runs whose members were reserved together: the plan of the round leases them.
-
-        Args:
-            places: Where, by a sampler of this session; the caller has them released if the jobs do not wait any more.
-
-        Raises:
-            NotFound: As `hold_runs` of `argosy_core.scheduler` raises it.
-            NotAllowedNow: As above.
-            InvalidRequest: As above.
-        """
-        self._held_handles.append(self._state.live.handle[hold_runs(self._state, places)])
 
     def _release(self, index: int, rows: npt.NDArray[np.int64]) -> None:
         """Have a cluster's sampler release runs."""
@@ -386,7 +378,6 @@ class Round:
         slots = stages.slots[rows] if stages is not None else np.zeros(0, dtype=np.int32)
         if stages is not None:
             rows, slots = self._still_held(rows, slots)
-        slots = np.concatenate([slots, *map(self._still_in_flight, self._held_handles)])
         plan = LeasePlan(
             round_number=self.number,
             create_time_us=round(now_s * 1e6),
@@ -433,12 +424,6 @@ class Round:
         for index in np.unique(clusters[~held]).tolist():
             self._release(index, rows[~held & (clusters == index)])
         return rows[held], slots[held]
-
-    def _still_in_flight(self, handles: Int64s) -> Int32s:
-        """Return the slots of those jobs that were held and are still there; what became of others was released."""
-        slots: Int32s = self._state.live.slots(handles)
-        held: Int32s = slots[(slots >= 0) & ((self._state.live.flags[slots] & IN_FLIGHT) != 0)]
-        return held
 
     def _still_there(self, rows: npt.NDArray[np.int64]) -> Int32s:
         """Return the slots of those runs whose job still waits."""

@@ -10,16 +10,11 @@ Source: design section 4, "States and rows"; section 5, "Sync".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int8s, Int16s, Int32s, Int64s
-from argosy_core.errors import InvalidRequest, NotAllowedNow
-from argosy_core.job.live import IN_FLIGHT, PENDING
-from argosy_core.job.members import Members
 from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.scheduler.codes import (
     OBJECT_CANCELLED,
@@ -37,11 +32,9 @@ from argosy_core.scheduler.codes import (
 from argosy_core.scheduler.state import PoolState
 
 __all__ = [
-    "RunPlaces",
     "add_members",
     "are_broken_bags",
     "follow_members",
-    "hold_runs",
     "member_vectors",
     "object_places",
     "run_states",
@@ -52,58 +45,6 @@ _BY_PROGRESS: Final = np.array([RUN_LEASED, RUN_CREATED, RUN_UNKNOWN, RUN_RUNNIN
 _PROGRESS: Final = np.zeros(len(IS_RUN_TERMINAL), dtype=np.int64)
 _PROGRESS[_BY_PROGRESS] = np.arange(len(_BY_PROGRESS))
 _PLACES: Final = np.arange(32)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlaces:
-    """Where the next runs of jobs are placed, all in one cluster; n members, those of a run one after the other."""
-
-    cluster: str
-    """The cluster."""
-    handle: Int64s
-    """(n,) jobs."""
-    number: Int16s
-    """(n,) number of the member in its run."""
-    node: npt.NDArray[np.int32]
-    """(n,) node name index in the cluster."""
-
-
-def hold_runs(state: PoolState, places: RunPlaces) -> Int32s:
-    """Count jobs that wait as in flight, with the members of their next runs placed; return the jobs.
-
-    This is the way in for runs of several members: whoever has had their places reserved as one hands them in here, or
-    to the round under way (`Round.hold_runs`), and the plan leases them.
-
-    Args:
-        state: The pool.
-        places: What was reserved.
-
-    Raises:
-        NotFound: The cluster is not known.
-        NotAllowedNow: A job does not wait; nothing has changed.
-        InvalidRequest: A member stands twice, or a run in two places; nothing has changed.
-    """
-    live, index = state.live, state.clusters.index(places.cluster)
-    members = Members.of(places.handle, np.ones(places.handle.size), places.number)
-    firsts = np.flatnonzero(np.append(True, places.handle[1:] != places.handle[:-1])[: places.handle.size])
-    slots = live.slots(places.handle)
-    held = slots[firsts]
-    if not members.are_distinct() or np.unique(held).size != held.size:
-        raise InvalidRequest("the members of a run stand one after the other, each once")
-    if (held < 0).any() or not state.stage_is_queued(held).all():
-        raise NotAllowedNow("only jobs that wait can be placed")
-    state.count_queued(held, -1)
-    live.flags[held] = (live.flags[held] & np.uint8(0xFF ^ PENDING)) | np.uint8(IN_FLIGHT)
-    live.cluster[held], live.node[held] = index, places.node[firsts]
-    live.attempt[held] += 1
-    live.failed_attempts[held] = 0
-    for handle in live.handle[held].tolist():
-        state.attempted.pop(handle, None)
-    state.count_held(held, 1)
-    state.clusters.free[index] -= state.job_vectors(held).sum(axis=0)
-    add_members(state, slots, places.number, places.node)
-    state.raise_flow()
-    return held
 
 
 def add_members(state: PoolState, slots: Int32s, numbers: Int16s, nodes: Int32s) -> None:
@@ -131,6 +72,7 @@ def follow_members(state: PoolState, slots: Int32s) -> None:
     places, rows = live.members.rows(slots)
     counts = np.bincount(places, minlength=slots.size)
     of_class = state.classes.requests[live.class_index[slots]]
+    counts[state.classes.are_gangs(live.class_index[slots])] = 1  # what its class asks for is all members' together
     requested = np.maximum(state.requested_vectors(slots), of_class * counts[:, None])
     is_open = ~IS_RUN_TERMINAL[live.members.state[rows]]
     held = np.zeros_like(of_class)
@@ -146,8 +88,9 @@ def member_vectors(state: PoolState, slots: Int32s, rows: Int64s) -> Int64s:
         slots: Job of each.
         rows: Row of each in the table of members.
     """
-    demand = state.live.members.demand[rows]
-    held = state.classes.requests[state.live.class_index[slots]]
+    table = state.live.members
+    demand = table.demand[rows]
+    held = state.classes.requests[state.classes.member_indices(state.live.class_index[slots], table.number[rows])]
     held[demand >= 0] = state.demands.permitted[demand[demand >= 0]]
     return held
 

@@ -131,7 +131,17 @@ class LiveClasses(ClassColumns):
         self.definitions[index] = definition
         if parsed.host_ports:
             self._ports[index] = parsed.host_ports
+        ids = self._pod_ids(parsed)
+        pods = zip(ids, parsed.gang, strict=True)
+        self._note_gang(index, parsed, [self._add(pod_id, group.pod, b"") for pod_id, group in pods])
         return index
+
+    def node_needs(self, classes: npt.NDArray[np.integer]) -> Int64s:
+        """Return (n, resource) what some node must have for a job of each class: of a gang, for its largest pods."""
+        needs: Int64s = self.requests[classes]
+        for place in np.flatnonzero(self.are_gangs(classes)).tolist():
+            needs[place] = self.requests[self.gangs[int(classes[place])].pods].max(axis=0)
+        return needs
 
     def weigh(self, rows: Int64s) -> Int64s:
         """Return the usage of what each of n jobs requests as (n, resource) in axis order, micro-cores."""
@@ -185,7 +195,12 @@ class LiveClasses(ClassColumns):
         live = self.job_count[: self.ids.end]
         if len(self.ids) - int((live > 0).sum()) <= most:
             return []
-        idle = [(class_id, index) for class_id, index in self.ids.items() if live[index] == 0]
+        idle = [(class_id, index) for class_id, index in self.ids.items() if class_id >= 0 and not live[index]]
+        idle += [
+            (int(self.class_id[pod]), pod)
+            for _, index in idle
+            for pod in (self.gangs.pop(index).pods.tolist() if index in self.gangs else ())
+        ]
         for class_id, index in idle:
             self.ids.drop(class_id)
             del self.definitions[index]

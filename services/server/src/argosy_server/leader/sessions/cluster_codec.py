@@ -177,6 +177,8 @@ def commit_reply(message: sampler_pb2.CommitResponse, request: CommitRequest) ->
     owner = np.repeat(np.arange(count), np.diff(request.offset))
     offered = np.zeros(count, dtype=np.bool_)
     offered[owner[request.candidate == node[owner]]] = True
+    if request.of_gang.any():  # which of its nodes a gang gets is the sampler's to say, but for those it may not have
+        offered = np.where(request.of_gang, ~offered & (node >= 0), offered)
     if not offered[placed].all():
         raise InvalidRequest("commit.node_column places a member of a run on a node that was not its candidate")
     return CommitReply(incarnation=fields["incarnation"], node=node, outcome=outcome)

@@ -73,8 +73,8 @@ CAPACITY: Final[Shape] = {
 SAMPLE_RESPONSE: Final[Shape] = {
     "round": Number(least=0, most=_MAX_INT64),
     "incarnation": Number(least=0, most=_MAX_INT64),
-    "node_column": Column("int32", ("node",), 0, MAX_NODES - 1, distinct=True),
-    "free_column": Column("int64", ("node", "resource"), -MAX_AMOUNT, MAX_AMOUNT),
+    "node_column": Column("int32", ("node",), -1, MAX_NODES - 1, distinct=True),
+    "free_column": Column("int64", ("node", "resource"), -MAX_TOTAL, MAX_TOTAL),
     "offset_column": Column("int32", ("class",), 0, extra=1),
     "candidate_column": Column("int32", ("candidate",), into="node"),
     "score_column": Column("float32", ("candidate",), -_MAX_SCORE, _MAX_SCORE),

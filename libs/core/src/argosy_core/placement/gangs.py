@@ -1,0 +1,379 @@
+"""Gangs on one cluster: whether one fits now and what it lacks, and the reservation of all its members or of none.
+
+A gang is answered as one candidate that stands for the whole cluster (`WHOLE_CLUSTER`) with what is free there. Where
+its pods go is found when all members of a run are committed at once, over the whole table. Nothing is held for some of
+them meanwhile, so gangs cannot wait for each other.
+
+Source: 003 "Distributed jobs"; decision 0018; design section 7, invariant 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from argosy_core.arrays import Int8s, Int32s, Int64s
+from argosy_core.framework import Cycle, Framework, PlacementBatch, Point
+from argosy_core.gang import SubGroup, Topology, place_gang
+from argosy_core.job.members import Members
+from argosy_core.ledger import NodeLedger
+from argosy_core.nodes import NodeTable
+from argosy_core.placement.messages import SampleReply
+from argosy_core.placement.multibind import CommitOutcome
+from argosy_core.placement.reasons import WaitReason
+from argosy_core.placement.waiting import ANY_KIND
+
+__all__ = ["WHOLE_CLUSTER", "GangPlacer"]
+
+WHOLE_CLUSTER: Final = -1
+"""Node of the one candidate of a gang."""
+_MOST_TRIED: Final = 16
+"""Gangs that wait which are tried at once after a rise of capacity; the others have their turn with the next."""
+_MOST_WAITING: Final = 10_000
+_MOST_HOPS_SCORE: Final = 100.0
+"""Score of a gang all on one node; 0 with the most hops that the cluster knows."""
+_NO_NODES: Final = np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What is said of one gang."""
+
+    hops: int = -1
+    """Hops of the gang that fits now; negative if none does."""
+    reason: WaitReason = WaitReason.NONE
+    """Why none does."""
+    kinds: int = ANY_KIND
+    """Kinds of nodes that its pods fit when nothing else runs there, a bit each."""
+    miss: str = ""
+    """What it lacks, for people."""
+    text: str = ""
+    """What a plugin said."""
+    retry_after_s: float = 0.0
+    """When the plugin wants to be asked again."""
+    eligible_count: int = 0
+    """Nodes that some pod of it may be on."""
+
+
+class GangPlacer:
+    """Places the gangs of one cluster.
+
+    Args:
+        ledger: The cluster's ledger.
+        framework: Filters of the sampling profile, post-score and reserve functions.
+    """
+
+    def __init__(self, ledger: NodeLedger, framework: Framework) -> None:
+        """Start without gangs."""
+        self._ledger = ledger
+        self._framework = framework
+        self._topology: tuple[int, Topology] | None = None
+        self._waiting: dict[int, None] = {}
+        """Slots of gangs that wait for capacity, the one that was tried last behind the others."""
+        self._tried = 0
+        self._when_empty: dict[int, bool] = {}
+        """Slot -> whether the gang fits if nothing runs, as of `_described`."""
+        self._described = -1
+
+    @property
+    def waiting_count(self) -> int:
+        """Return how many gangs wait for capacity."""
+        return len(self._waiting)
+
+    def clear(self) -> None:
+        """Forget which gangs wait: a new leader asks for everything."""
+        self._waiting.clear()
+
+    # --- sampling -------------------------------------------------------------------------------------------------
+
+    def answer(
+        self, reply: SampleReply, slots: Int32s, kinds_of: Callable[[Int32s], Int64s], should_stop: Callable[[], bool]
+    ) -> SampleReply:
+        """Return an answer with what is said of the gangs among its classes.
+
+        Args:
+            reply: The answer about the others.
+            slots: (c,) slots of the classes asked for, gangs included.
+            kinds_of: Returns the kinds of nodes that classes fit if nothing else runs there.
+            should_stop: Whether the time to look is up.
+
+        Complexity: as `place_gang` for each gang that fits; twice that for those that do not.
+        """
+        gangs = self._ledger.classes.gangs
+        positions = [position for position, slot in enumerate(slots.tolist()) if slot in gangs]
+        if not positions:
+            return reply
+        if not self._waiting:
+            self._tried = self._ledger.nodes.generation
+        said: dict[int, _Answer] = {}
+        for position in positions:
+            if should_stop():
+                break
+            said[position] = self._look(int(slots[position]), kinds_of)
+        return _merge(reply, said, self._live_count(), self._most_hops())
+
+    def _look(self, slot: int, kinds_of: Callable[[Int32s], Int64s]) -> _Answer:
+        """Say whether a gang fits now, and remember it if it waits for capacity."""
+        table, gang = self._ledger.nodes, self._ledger.classes.gangs[slot]
+        self._waiting.pop(slot, None)
+        groups, cycles = self._groups(slot, table)
+        for cycle in cycles:
+            for fault in cycle.faults.values():
+                reason = WaitReason.PLUGIN if fault.is_objection else WaitReason.FAULT
+                text = f"{fault.plugin}: {fault.reason}"
+                return _Answer(reason=reason, text=text, retry_after_s=fault.retry_after_s)
+        places = place_gang(self._tree(), table.free, groups)
+        eligible_count = int(np.count_nonzero(np.any([group.eligible for group in groups], axis=0)))
+        if places is not None:
+            return _Answer(hops=max(places.hops), eligible_count=eligible_count)
+        self._waiting[slot] = None
+        while len(self._waiting) > _MOST_WAITING:
+            del self._waiting[next(iter(self._waiting))]
+        fits_empty = self._fits_when_empty(slot)
+        return _Answer(
+            reason=WaitReason.NO_ROOM if fits_empty else WaitReason.MISMATCH,
+            kinds=int(np.bitwise_or.reduce(kinds_of(gang.pods))) if fits_empty else 0,
+            miss=self._miss(slot, groups),
+            eligible_count=eligible_count,
+        )
+
+    def _miss(self, slot: int, groups: list[SubGroup]) -> str:
+        """Return how many pods of each sub-group fit by themselves where they are nearest, for people."""
+        free, parts = self._ledger.nodes.free, []
+        for group, told in zip(groups, self._ledger.classes.gangs[slot].groups, strict=True):
+            fitting = _most_together(self._tree(), free, group)
+            name = f" of {told.name}" if told.name else ""
+            limit = f" within {group.max_hops} hops" if group.max_hops >= 0 else ""
+            whole = " on whole nodes" if told.whole_nodes else ""
+            parts.append(f"{fitting} of {group.minimum} pods{name} fit{whole}{limit}")
+        return ", ".join(parts) + ("" if len(parts) == 1 else ", each by itself")
+
+    def _fits_when_empty(self, slot: int) -> bool:
+        """Return whether a gang fits if nothing else runs in the cluster."""
+        table = self._ledger.nodes
+        if table.described_since(self._described).size or not self._framework.filters_read_nodes_only:
+            self._when_empty.clear()
+            self._described = table.generation
+        if slot not in self._when_empty:
+            empty = table.emptied()
+            groups, _ = self._groups(slot, empty, is_empty=True)
+            self._when_empty[slot] = place_gang(self._tree(), empty.free, groups) is not None
+        return self._when_empty[slot]
+
+    def take_fitting(self) -> tuple[Int32s, Int64s]:
+        """Return gangs that wait and fit by now, each told once: slots, and how many of each fit at least.
+
+        Complexity: as `place_gang` for at most 16 gangs a call, if capacity has risen.
+        """
+        table, found = self._ledger.nodes, []
+        if self._waiting and table.last_rise > self._tried:
+            waiting = list(self._waiting)
+            for slot in waiting[:_MOST_TRIED]:
+                del self._waiting[slot]
+                groups, _ = self._groups(slot, table)
+                if place_gang(self._tree(), table.free, groups) is not None:
+                    found.append(slot)
+                else:
+                    self._waiting[slot] = None
+            if len(waiting) <= _MOST_TRIED:
+                self._tried = table.generation
+        return np.array(found, np.int32), np.full(len(found), np.iinfo(np.int32).max, np.int64)
+
+    # --- committing -----------------------------------------------------------------------------------------------
+
+    def commit(
+        self, members: Members, class_slots: Int32s, avoided: Sequence[Int32s], pool: int
+    ) -> tuple[Int32s, Int8s]:
+        """Place the members of runs that are gangs, run by run, in the order given.
+
+        A run that has its placements is answered with them, so that a commit may be repeated. Of one that has them for
+        some members only, which nobody asked for so, nothing is placed.
+
+        Args:
+            members: n members, those of a run one after the other.
+            class_slots: (n,) slot of the gang of each.
+            avoided: For each member, rows of nodes; a run gets none of its first member's.
+            pool: Number of the pool whose leader commits.
+
+        Returns:
+            (n,) row of the node that each has now, or -1; (n,) values of CommitOutcome.
+
+        Complexity: as `place_gang` for each run; gangs of a class that had no room have none for the rest of the call.
+        """
+        nodes = np.full(len(members), -1, np.int32)
+        outcomes = np.full(len(members), CommitOutcome.CONFLICT, np.int8)
+        starts = _starts_of_runs(members)
+        full: set[tuple[int, bytes]] = set()
+        eligible: dict[int, list[SubGroup]] = {}
+        for begin, end in zip(starts, [*starts[1:], len(members)], strict=True):
+            part, slot = members[begin:end], int(class_slots[begin])
+            known = self._ledger.nodes_of(part)
+            if (known >= 0).all():
+                self._ledger.claim(part, pool)
+                nodes[begin:end], outcomes[begin:end] = known, CommitOutcome.PLACED
+                continue
+            kind = slot, avoided[begin].tobytes()
+            if (known >= 0).any() or kind in full or not self._is_whole(part, slot):
+                continue
+            if slot not in eligible or self._is_asked_anew(slot):
+                eligible[slot] = self._groups(slot, self._ledger.nodes)[0]
+            groups = _without(eligible[slot], avoided[begin])
+            outcome, chosen = self._place(part, slot, groups, pool=pool)
+            nodes[begin:end], outcomes[begin:end] = chosen, outcome
+            if outcome == CommitOutcome.CONFLICT:
+                full.add(kind)
+        return nodes, outcomes
+
+    def _is_whole(self, members: Members, slot: int) -> bool:
+        """Return whether all members that a gang has at least, and no others, are asked for."""
+        return np.array_equal(members.member, np.arange(self._ledger.classes.gangs[slot].least_count))
+
+    def _is_asked_anew(self, slot: int) -> bool:
+        """Return whether nodes are no more what they were for a gang after another was placed."""
+        classes = self._ledger.classes
+        pods = classes.gangs[slot].pods
+        reads_more = not self._framework.filters_read_nodes_only
+        return reads_more or bool(classes.whole[pods].any() or classes.port[pods].any())
+
+    def _place(self, members: Members, slot: int, groups: list[SubGroup], *, pool: int) -> tuple[CommitOutcome, Int32s]:
+        """Reserve for one run, all or nothing; return what became of it, and the node of each member or -1."""
+        ledger, gang = self._ledger, self._ledger.classes.gangs[slot]
+        nowhere = np.full(len(members), -1, np.int32)
+        places = place_gang(self._tree(), ledger.nodes.free, groups)
+        if places is None:
+            return CommitOutcome.CONFLICT, nowhere
+        nodes, pods = np.concatenate(places.nodes), gang.members[: len(members)]
+        lines = PlacementBatch(
+            table=ledger.nodes, classes=ledger.classes, members=members, class_slots=pods, nodes=nodes
+        )
+        if self._framework.has(Point.POST_SCORE) and not self._framework.post_score(lines).all():
+            return CommitOutcome.REFUSED, nowhere
+        ledger.reserve(pods, nodes)
+        if self._framework.has(Point.RESERVE):
+            standing = self._framework.reserve(lines)
+            if not standing.all():
+                self._framework.unreserve(lines.take(standing))
+                ledger.roll_back(pods, nodes)
+                return CommitOutcome.REFUSED, nowhere
+        ledger.keep(members, pods, nodes, pool)
+        return CommitOutcome.PLACED, nodes
+
+    # --- parts ----------------------------------------------------------------------------------------------------
+
+    def _groups(self, slot: int, table: NodeTable, *, is_empty: bool = False) -> tuple[list[SubGroup], list[Cycle]]:
+        """Return the sub-groups of a gang as nodes are now, and the cycles of the filters."""
+        classes, rows = self._ledger.classes, np.flatnonzero(self._ledger.nodes.usable())
+        gang, groups, cycles = classes.gangs[slot], [], []
+        closed = self._ledger.occupied() if classes.whole[gang.pods].any() and not is_empty else None
+        for pod, told in zip(gang.pods.tolist(), gang.groups, strict=True):
+            cycle = Cycle(table, classes.batch(np.array([pod], np.int32)), rows[None, :])
+            eligible = np.zeros(len(table), np.bool_)
+            if rows.size:
+                self._framework.pre_filter(cycle)
+                self._framework.filter(cycle)
+                self._framework.post_filter(cycle)
+                eligible[rows] = cycle.alive[0]
+            if told.whole_nodes and closed is not None:
+                eligible &= ~closed
+            cycles.append(cycle)
+            groups.append(
+                SubGroup(
+                    request=classes.requests[pod],
+                    minimum=told.minimum,
+                    maximum=told.maximum,
+                    eligible=eligible,
+                    max_hops=told.max_hops,
+                    most_on_a_node=1 if told.pod.host_ports else told.maximum,
+                )
+            )
+        return groups, cycles
+
+    def _tree(self) -> Topology:
+        """Return the tree of the nodes as their labels are now; levels whose label no node has are left out."""
+        table = self._ledger.nodes
+        if self._topology is None or self._topology[0] != table.membership:
+            levels = [self._labels(key) for key in self._ledger.topology]
+            self._topology = table.membership, Topology.of(len(table), [values for values in levels if any(values)])
+        return self._topology[1]
+
+    def _labels(self, key: str) -> list[str]:
+        table = self._ledger.nodes
+        used = np.unique(table.group).tolist()
+        values = {number: dict(table.groups[number].labels).get(key, "") for number in used}
+        return [values[number] for number in table.group.tolist()]
+
+    def _live_count(self) -> int:
+        return len(self._ledger.nodes.live())
+
+    def _most_hops(self) -> int:
+        tree = self._tree()
+        return tree.hops_of(tree.level_count - 1)
+
+
+def _without(groups: list[SubGroup], avoided: Int32s) -> list[SubGroup]:
+    """Return sub-groups that do not get some nodes."""
+    if not avoided.size:
+        return groups
+    rows = np.arange(groups[0].eligible.size)
+    return [replace(group, eligible=group.eligible & ~np.isin(rows, avoided)) for group in groups]
+
+
+def _starts_of_runs(members: Members) -> list[int]:
+    """Return where the members of each run begin."""
+    handle, attempt = members.handle, members.attempt
+    other = (handle[1:] != handle[:-1]) | (attempt[1:] != attempt[:-1])
+    return np.flatnonzero(np.append(np.ones(min(1, len(members)), np.bool_), other)).tolist()
+
+
+def _most_together(topology: Topology, free: Int64s, group: SubGroup) -> int:
+    """Return how many pods of a sub-group fit at most within its limit of hops, up to its minimum."""
+    counts = np.zeros(group.eligible.size, np.int64)
+    asked = np.flatnonzero(group.request)
+    rows = np.flatnonzero(group.eligible)
+    if rows.size:
+        counts[rows] = np.maximum((free[np.ix_(asked, rows)] // group.request[asked, None]).min(axis=0), 0)
+    np.minimum(counts, min(group.minimum, group.most_on_a_node), out=counts)
+    sums = topology.sums(topology.highest_level(group.max_hops), counts)
+    return min(group.minimum, int(sums.max(initial=0)))
+
+
+def _merge(reply: SampleReply, said: dict[int, _Answer], live_count: int, most_hops: int) -> SampleReply:
+    """Return an answer with what was said of gangs, by their positions among the classes."""
+    fits = np.zeros(reply.examined.size, np.bool_)
+    fits[[position for position, answer in said.items() if answer.hops >= 0]] = True
+    scores = [
+        _MOST_HOPS_SCORE * (1.0 - answer.hops / most_hops) for _, answer in sorted(said.items()) if answer.hops >= 0
+    ]
+    # The whole cluster stands before the nodes; a gang's one candidate where its part of the candidates begins.
+    places = reply.offset[:-1][fits]
+    examined, eligible, complete = reply.examined.copy(), reply.eligible.copy(), reply.complete.copy()
+    reason = reply.reason.copy()
+    kinds = reply.node_kinds.copy() if reply.node_kinds.size else np.full(examined.size, ANY_KIND, np.int64)
+    texts = list(reply.texts) or [""] * examined.size
+    misses = list(reply.nearest_misses) or [""] * examined.size
+    retry_after_s = reply.retry_after_s.copy() if reply.retry_after_s.size else np.zeros(examined.size, np.float32)
+    for position, answer in said.items():
+        examined[position], eligible[position], complete[position] = live_count, answer.eligible_count, 1
+        reason[position], kinds[position] = answer.reason, answer.kinds
+        texts[position], misses[position] = answer.text, answer.miss
+        retry_after_s[position] = answer.retry_after_s
+    return replace(
+        reply,
+        node=np.append(np.int32(WHOLE_CLUSTER), reply.node).astype(np.int32),
+        free=np.vstack([reply.total_free[None, :], reply.free]),
+        offset=(reply.offset + np.append(0, np.cumsum(fits))).astype(np.int32),
+        candidate=np.insert(reply.candidate + 1, places, 0).astype(np.int32),
+        score=np.insert(reply.score, places, np.array(scores, np.float32)).astype(np.float32),
+        examined=examined,
+        eligible=eligible,
+        complete=complete,
+        reason=reason,
+        nearest_misses=tuple(misses),
+        texts=tuple(texts) if any(texts) else (),
+        retry_after_s=retry_after_s if retry_after_s.any() else np.zeros(0, np.float32),
+        node_kinds=kinds if (kinds != ANY_KIND).any() else np.zeros(0, np.int64),
+        could_hold=reply.could_hold + np.int32(1),
+    )
