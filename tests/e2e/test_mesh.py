@@ -121,10 +121,10 @@ def test_jobs_submitted_by_command_run_to_their_end(argosy: CommandLine) -> None
 
     assert len(set(ids)) == 200
     assert last == "200 succeeded"
-    jobs = argosy.json("jobs", "--queue", "science", "--job-set", "march", "--sort", "oldest")
+    jobs = argosy.json("jobs", "--queue", "science", "--job-set", "march", "--sort", "oldest", "--limit", "200")
     assert [job["id"] for job in jobs] == ids
     assert {run["cluster"] for job in jobs for run in job["runs"]} == {"c1", "c2"}
-    assert all(job["runs"][-1]["state"] == "succeeded" and job["end_time"] for job in jobs)
+    assert all(job["runs"][-1]["state"] == "succeeded" and job["endTime"] for job in jobs)
 
 
 def test_submit_by_the_same_client_id_makes_no_second_job(argosy: CommandLine) -> None:
@@ -143,15 +143,15 @@ def test_waiting_job_is_explained_then_cancelled(argosy: CommandLine) -> None:
     (job_id,) = argosy.submit("giant", count=1, cores=64)
 
     explained: dict[str, Any] = {}
-    while not explained.get("examined_node_count"):
+    while not explained.get("examinedNodeCount"):
         explained = argosy.json("explain", job_id)
     preview = argosy("cancel", "--queue", "science", "--job-set", "giant", "--dry-run")
     argosy("cancel", "--queue", "science", "--job-set", "giant", "-y")
     watched = argosy("watch", "science", "giant", expected=5).strip()
 
     assert explained["stage"] in {"queued", "pending"}
-    assert sum(count["node_count"] for count in explained["filters"]) == explained["examined_node_count"] == 20
-    assert "cpu" in explained["nearest_miss"]
+    assert sum(count["nodeCount"] for count in explained["filters"]) == explained["examinedNodeCount"] == 20
+    assert "cpu" in explained["nearestMiss"]
     assert "would cancel 1 job" in preview
     assert watched == "1 cancelled"
 
@@ -161,7 +161,7 @@ def test_run_past_its_time_limit_is_stopped_and_its_job_fails(argosy: CommandLin
     document = JOBS.format(queue="science", job_set="limited", count=1, run_time="1h", cores=1)
     argosy("submit", "-f", argosy.file(document), "--time-limit", "1s", "--watch", expected=5)
     (job,) = argosy.json("jobs", "--queue", "science", "--job-set", "limited")
-    assert (job["state"], job["time_limit_s"], job["runs"][-1]["failure"]) == ("failed", 1, "time_limit")
+    assert (job["state"], job["timeLimit"], job["runs"][-1]["failure"]) == ("failed", "1s", "time_limit")
     assert job["reason"] == "the run took longer than its time limit of 1 s"
 
 
@@ -176,7 +176,7 @@ def test_running_jobs_are_cancelled_and_shares_tell_who_holds_what(argosy: Comma
     watched = argosy("watch", "science", "long", expected=5).strip()
 
     assert share["weight"] == 2.0
-    assert share["usage_cores"] >= 8
+    assert share["usageCores"] >= 8
     assert watched == "8 cancelled"
 
 
@@ -191,7 +191,7 @@ def test_queues_filled_behind_a_cordon_share_the_cores_by_weight(argosy: Command
         argosy.submit("full", queue=queue, count=count, run_time="1s-3s", cores=0.25)
     known: dict[str, int] = {}
     while [known.get(queue) for queue in counts] != list(counts.values()):
-        known = {share["queue"]: share["queued_count"] for share in argosy.json("shares")["shares"]}
+        known = {share["queue"]: share["queuedCount"] for share in argosy.json("shares")["shares"]}
     for cluster in ("c1", "c2"):
         argosy("cluster", "uncordon", cluster)
 
@@ -199,8 +199,8 @@ def test_queues_filled_behind_a_cordon_share_the_cores_by_weight(argosy: Command
     for queue, count in counts.items():
         assert argosy("watch", queue, "full").strip() == f"{count} succeeded"
         runs = [job["runs"][-1] for job in argosy.json("jobs", "--queue", queue, "--limit", str(count))]
-        leases.append(sorted(datetime.fromisoformat(run["lease_time"]).timestamp() for run in runs))
-        ends.append(sorted(datetime.fromisoformat(run["end_time"]).timestamp() for run in runs))
+        leases.append(sorted(datetime.fromisoformat(run["leaseTime"]).timestamp() for run in runs))
+        ends.append(sorted(datetime.fromisoformat(run["endTime"]).timestamp() for run in runs))
 
     first_s, last_s = min(one[0] for one in leases), min(one[-1] for one in leases)
     assert last_s - first_s > 4
@@ -225,7 +225,7 @@ def test_replay_says_by_its_exit_code_that_a_job_was_cancelled(argosy: CommandLi
         states: list[str] = []
         while states != ["running", "succeeded", "succeeded", "succeeded"]:
             assert replay.poll() is None
-            states = sorted(job["state"] for job in argosy.json("jobs", "--queue", "replayed"))
+            states = sorted(job["state"] for job in argosy.json("jobs", "--queue", "replayed", "--limit", "1000"))
         argosy("cancel", "--queue", "replayed", "--state", "running", "-y")
         _, said = replay.communicate(timeout=60)
     finally:
@@ -265,7 +265,7 @@ def test_status_shows_every_process_serving(argosy: CommandLine) -> None:
         *(f"{kind}-{cluster}" for kind in ("cluster", "sampler", "executor") for cluster in ("c1", "c2")),
     }
     assert {process["health"] for process in processes} == {"serving"}
-    assert all(process["cpu_s"] > 0 and process["rss_bytes"] > 1 << 20 for process in processes)
+    assert all(process["cpuS"] > 0 and process["rssBytes"] > 1 << 20 for process in processes)
 
 
 def test_mesh_that_was_stopped_goes_on_with_its_jobs(argosy: CommandLine) -> None:
@@ -298,7 +298,7 @@ def test_role_that_died_is_started_again_and_counted(argosy: CommandLine) -> Non
     while now["health"] != "serving" or now["pid"] == before["pid"]:  # the test's time limit ends it
         now = argosy.status("executor-c2")
 
-    assert now["restart_count"] == before["restart_count"] + 1
+    assert now["restartCount"] == before["restartCount"] + 1
 
 
 def test_second_mesh_in_the_same_home_is_refused(argosy: CommandLine) -> None:

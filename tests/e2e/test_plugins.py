@@ -119,7 +119,7 @@ def test_example_starts_a_group_together(home: Path) -> None:
     told: Any = {}
     while told.get("stage") != "in_flight":  # the test's time limit ends it
         told = argosy(home, "explain", jobs[0]["id"])
-    assert told["wait_reason"] == "plugin"
+    assert told["waitReason"] == "plugin"
     assert told["summary"].endswith("held back by start-together: 2 of 3 of its group are placed")
     assert {job["state"] for job in argosy(home, "jobs", "--queue", "science")} == {"queued"}
     assert len(run_jobs(home, "ring", 1, labels)) == 3

@@ -212,7 +212,7 @@ class Stack:
     def connected_clusters(self) -> set[str]:
         """Return the clusters whose sampler and executor the leader has greeted."""
         listed = json.loads(self.argosy("-o", "json", "cluster", "list"))
-        return {entry["name"] for entry in listed if entry["sampler_connected"] and entry["executor_connected"]}
+        return {entry["name"] for entry in listed if entry["samplerConnected"] and entry["executorConnected"]}
 
     def succeeded_count(self, job_set: str) -> int:
         """Return how many jobs of a job set are told as succeeded."""

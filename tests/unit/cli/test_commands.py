@@ -63,7 +63,7 @@ def test_every_form_for_programs_carries_all_fields(argosy: Any, form: str, read
     assert [document["name"] for document in documents] == ["a", "b"]
     assert documents[0]["weight"] == 2.0
     assert documents[0]["namespaces"] == ["x"]
-    assert documents[0]["create_time"] == "2023-11-14T22:13:20.000Z"
+    assert documents[0]["createTime"] == "2023-11-14T22:13:20.000Z"
 
 
 def test_wide_tables_have_more_columns(argosy: Any) -> None:
@@ -423,7 +423,7 @@ def test_submit_says_which_jobs_existed_before(argosy: Any, tmp_path: Path) -> N
     path.write_text(path.read_text().replace("2", "3"))
     assert "2 of them existed already under the same client id" in argosy("submit", str(path), *where).err
     again = json.loads(argosy("submit", str(path), *where, "-o", "json").out)
-    assert [one["already_existed"] for one in again] == [True] * 3
+    assert [one["alreadyExisted"] for one in again] == [True] * 3
 
 
 def test_submit_may_wait_for_the_end(api: FakeApi, argosy: Any, job_file: str) -> None:
@@ -439,7 +439,8 @@ def test_submit_may_wait_for_the_end(api: FakeApi, argosy: Any, job_file: str) -
 def test_dry_run_has_an_answer_for_programs(api: FakeApi, argosy: Any, job_file: str) -> None:
     """JSON is asked for, and JSON comes."""
     outcome = argosy("submit", job_file, "--queue", "q", "--job-set", "s", "--dry-run", "-o", "json")
-    assert json.loads(outcome.out) == {"job_count": 1, "document_count": 1, "submitted": False}
+    (draft,) = json.loads(outcome.out)
+    assert (draft["queue"], draft["jobSet"], draft["spec"]["manifests"][0]["kind"]) == ("q", "s", "Pod")
     assert api.jobs == {}
 
 

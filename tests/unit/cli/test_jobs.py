@@ -54,7 +54,9 @@ def test_jobs_are_listed_since_a_time(api: FakeApi, argosy: Any) -> None:
 def test_jobs_with_an_id_shows_that_job(argosy: Any, job_id: str) -> None:
     """One job with its manifests."""
     assert f"id:        {job_id}" in argosy("jobs", job_id).out
-    assert json.loads(argosy("jobs", job_id, "-o", "json").out)["manifests"] == [{"kind": "Pod", "apiVersion": "v1"}]
+    assert json.loads(argosy("jobs", job_id, "-o", "json").out)["spec"]["manifests"] == [
+        {"kind": "Pod", "apiVersion": "v1"}
+    ]
 
 
 def test_pages_of_a_list_hold_every_job_once(api: FakeApi, argosy: Any, tmp_path: Path) -> None:

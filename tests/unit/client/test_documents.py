@@ -134,7 +134,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     [
         pytest.param("queue: [a\n", ["f.yaml:2:1", "not YAML"], id="syntax"),
         pytest.param("spec: {}\n", ["f.yaml:1:1: document 1: spec", "must hold manifests"], id="no manifests"),
-        pytest.param("- a\n", ["f.yaml:1:1: document 1", "must be a mapping", "a list"], id="no mapping"),
+        pytest.param("- - a\n", ["f.yaml:1:3: document 1", "must be a mapping", "a list"], id="no mapping"),
         pytest.param(
             SUBMISSION + "prioritty: 3\n",
             ["f.yaml:12:1: document 1: prioritty", "did you mean priority?"],
@@ -334,9 +334,9 @@ def test_documents_name_jobs_to_run_after() -> None:
     [
         ("after: a", "after: must be a list of job ids"),
         ("after: [1]", "after: must be a list of job ids"),
-        ("after: {jobs: []}", "after: has the fields jobs, at least one, and until"),
-        ("after: {jobs: [a], when: now}", "after: has the fields jobs, at least one, and until"),
-        ("after: {jobs: [a], until: begun}", "after.until: must be succeeded or ended"),
+        ("after: {jobs: []}", "after: has the fields jobIds, at least one, and until"),
+        ("after: {jobs: [a], when: now}", "after: has the fields jobIds, at least one, and until"),
+        ("after: {jobIds: [a], until: begun}", "after.until: must be succeeded or ended"),
     ],
 )
 def test_wrong_jobs_to_run_after_are_refused(line: str, said: str) -> None:

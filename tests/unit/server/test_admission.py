@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,21 @@ def test_admit_gives_one_row_per_job_with_counts_expanded() -> None:
     assert jobs.metadata == (b'{"annotations":{},"labels":{"a":"b"}}',)
     assert jobs.client_ids == ("x", "x~1", None, None)
     assert jobs.items.tolist() == [0, 0, 1, 2]
+
+
+def test_labels_of_pods_are_labels_of_their_jobs_and_change_no_payload() -> None:
+    """Jobs are found by what their pods are called; the item's own value wins, and a repeat stays a repeat."""
+    document = json.loads(make_manifest(0, ""))
+    document["metadata"]["labels"] = {"app": "tides", "team": "a"}
+    spec = SpecCache(SpecLimits(), max_count=1).read([json.dumps(document).encode()])
+    without = replace(spec, pod_labels=())
+    items = ({"client_id": "x", "labels": {"team": "b"}}, {"client_id": "y"})
+    jobs = admit_items(*items, specs=[spec])
+    assert [json.loads(jobs.metadata[place])["labels"] for place in jobs.metadata_index] == [
+        {"app": "tides", "team": "b"},
+        {"app": "tides", "team": "a"},
+    ]
+    assert jobs.payload_hashes == admit_items(*items, specs=[without]).payload_hashes
 
 
 def test_admit_keeps_client_ids_empty_when_nobody_gave_one() -> None:

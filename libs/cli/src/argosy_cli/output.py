@@ -8,19 +8,19 @@ Source: design section 9.
 from __future__ import annotations
 
 import codecs
-import dataclasses
 import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import click
 
 from argosy_cli.exits import Declined
+from argosy_cli.json_form import to_plain
 from argosy_cli.options import Settings
 from argosy_core.errors import ArgosyError
 
@@ -38,7 +38,6 @@ __all__ = [
     "state_text",
     "table_text",
     "time_text",
-    "to_plain",
 ]
 
 Row = TypeVar("Row")
@@ -179,31 +178,6 @@ class TerminalText:
         self._held = text[begun.start() :] if begun else ""
         end = len(text) - len(self._held)
         return _HIDDEN_IN_LOGS.sub(lambda found: found["colour"] or f"\\u{ord(found[0]):04x}", text[:end])
-
-
-def to_plain(value: object) -> Any:  # noqa: ANN401 - a JSON value
-    """Return a value as JSON can say it: dataclasses as objects, times as RFC 3339, manifests as what they hold."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        plain = {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        if "manifests" in plain:
-            plain["manifests"] = [_parsed(manifest) for manifest in plain["manifests"]]
-        return plain
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [to_plain(item) for item in value]
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if hasattr(value, "tolist"):  # NumPy arrays and scalars
-        return value.tolist()
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
-
-
-def _parsed(manifest: str) -> Any:  # noqa: ANN401 - a JSON value
-    try:
-        return json.loads(manifest)
-    except ValueError:
-        return manifest
 
 
 def state_text(state: str) -> str:

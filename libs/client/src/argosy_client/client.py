@@ -322,7 +322,7 @@ class ArgosyClient(AccessCalls):
     async def reprioritize_jobs(
         self, target: Sequence[str] | JobSelector, priority: int, *, validate_only: bool = False
     ) -> ChangeResult:
-        """Give jobs another priority, by ids or by selector; pending and running jobs do not move."""
+        """Give jobs another priority, by ids or by selector; jobs that have a run do not move."""
         request = job_pb2.ReprioritizeJobsRequest(priority=priority, validate_only=validate_only)
         _set_target(request, target)
         answer = await self.call(self._jobs.ReprioritizeJobs, request)

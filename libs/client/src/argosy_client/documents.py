@@ -13,9 +13,12 @@ A document is a submission, or a Kubernetes Pod manifest by itself::
     timeLimit: 1d             # a run that takes longer is stopped, and the job fails
     estimate: 45m             # of its run time
     hold: true                # it waits until it is released
-    after: {jobs: [0190...], until: succeeded}   # or ended; or just the list
+    after: {jobIds: [0190...], until: succeeded}   # or ended; or just the list
     spec:
       manifests: [{apiVersion: v1, kind: Pod, ...}]
+
+What `argosy jobs ID -o json` and `argosy submit --dry-run -o json` print are such documents, too: of a job that was
+printed, what only its server says (id, state, runs and so on, and its client id) is passed over, so it makes a new job.
 
 Here only the form is checked, so that a mistake is named with its file, document and line before anything is sent; what
 the fields may hold is the server's to say.
@@ -64,7 +67,31 @@ _FIELDS: Final = {
     "after": "after",
     "spec": "spec",
 }
+_ANSWERED: Final = frozenset(
+    {
+        "cancelRequested",
+        "clientId",
+        "createTime",
+        "endTime",
+        "held",
+        "id",
+        "reason",
+        "requests",
+        "runs",
+        "stage",
+        "state",
+        "submitter",
+        "waitReason",
+    }
+)
+"""Fields of a job that was printed which say nothing about another like it."""
 _INT32_MAX: Final = 2**31 - 1
+_AFTER_WORDS: Final = {
+    "succeeded": "succeeded",
+    "ended": "ended",
+    "AFTER_UNTIL_SUCCEEDED": "succeeded",
+    "AFTER_UNTIL_ENDED": "ended",
+}
 _ITEM_OR_SPEC: Final = re.compile(r"(items|specs)\[(\d+)\]\.?")
 
 
@@ -84,6 +111,8 @@ class DocumentOptions:
     """Seconds that a run is expected to take; None for what the document says, if anything."""
     hold: bool = False
     """Whether all jobs are held from the beginning; False for what the document says."""
+    count: int | None = None
+    """Number of equal jobs of each document; None for what the document says, or 1."""
     after: tuple[str, ...] = ()
     """Ids of other jobs that all jobs begin after; empty for what the document says."""
     after_until: str = "succeeded"
@@ -218,7 +247,12 @@ class _Reading:
 
     def _fields_of(self, value: Mapping[str, Value]) -> dict[str, Value]:
         fields: dict[str, Value] = {}
+        passed_over = _ANSWERED if {"id", "state"} <= value.keys() else frozenset[str]()
+        if passed_over and value.get("spec") is None:
+            self._fault("spec", "is missing, as in a list of jobs; `argosy jobs ID -o json` prints a job with its spec")
         for key, inner in value.items():
+            if key in passed_over or inner is None:  # null is not set, as in the API's JSON
+                continue
             name = _FIELDS.get(key)
             if name is None:
                 near = difflib.get_close_matches(key, _FIELDS, n=1)
@@ -236,8 +270,9 @@ class _Reading:
             return ()
         for key in spec.keys() - {"manifests"}:
             self._fault(f"spec.{key}", "is no field of a spec; there is manifests")
-        manifests = spec["manifests"]
-        assert isinstance(manifests, list)
+        given = spec["manifests"]
+        assert isinstance(given, list)
+        manifests = [_parsed(manifest) if isinstance(manifest, str) else manifest for manifest in given]
         kinds = []
         for index, manifest in enumerate(manifests):
             path = f"spec.manifests[{index}]"
@@ -266,7 +301,7 @@ class _Reading:
             job_set=job_set,
             manifests=manifests,
             priority=self._number(fields, "priority", default=0, least=-_INT32_MAX - 1),
-            count=self._number(fields, "count", default=1, least=1, most=MAX_JOB_COUNT),
+            count=self._count(fields),
             client_id=self._text(fields, "client_id"),
             labels=self._texts(fields, "labels"),
             annotations=self._texts(fields, "annotations"),
@@ -296,21 +331,26 @@ class _Reading:
         self._fault(_spelling(name), f"must be a whole number from {least} to {most}, not {shown}")
         return default
 
+    def _count(self, fields: Mapping[str, Value]) -> int:
+        """Return the number of equal jobs; what the document says is read even where an option wins."""
+        said = self._number(fields, "count", default=1, least=1, most=MAX_JOB_COUNT)
+        return self._options.count or said
+
     def _after(self, fields: Mapping[str, Value]) -> tuple[tuple[str, ...], str]:
         """Return the ids of other jobs, and whether they must have succeeded or ended."""
         value = fields.get("after", [])
         ids: Value = value
         until: Value = "succeeded"
         if isinstance(value, dict):
-            ids, until = value.get("jobs"), value.get("until", until)
+            ids, until = value.get("jobIds", value.get("jobs")), value.get("until") or until
         if not isinstance(ids, list) or not all(isinstance(job_id, str) for job_id in ids):
-            self._fault("after", "must be a list of job ids, or a mapping with the list jobs and with until")
-        elif isinstance(value, dict) and not (set(value) <= {"jobs", "until"} and ids):
-            self._fault("after", "has the fields jobs, at least one, and until")
-        elif until not in {"succeeded", "ended"}:
+            self._fault("after", "must be a list of job ids, or a mapping with the list jobIds and with until")
+        elif isinstance(value, dict) and not (set(value) <= {"jobIds", "jobs", "until"} and ids):
+            self._fault("after", "has the fields jobIds, at least one, and until")
+        elif _AFTER_WORDS.get(str(until)) is None:
             self._fault("after.until", "must be succeeded or ended")
         else:
-            return tuple(map(str, ids)), str(until)
+            return tuple(map(str, ids)), _AFTER_WORDS[str(until)]
         return (), "succeeded"
 
     def _flag(self, fields: Mapping[str, Value], name: str) -> bool:
@@ -377,6 +417,15 @@ def _read_text(path: str) -> str:
     except UnicodeDecodeError as cause:
         line = data.count(b"\n", 0, cause.start) + 1
         raise InvalidRequest(f"{path}:{line}: is not UTF-8 text") from cause
+
+
+def _parsed(manifest: str) -> Value:
+    """Return what a manifest says that stands as JSON text, as in the API's own JSON; as it is if it is none."""
+    try:
+        found: Value = json.loads(manifest)
+    except ValueError:
+        return manifest
+    return found
 
 
 def _manifest_text(manifest: Value) -> str:

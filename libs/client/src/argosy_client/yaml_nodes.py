@@ -66,7 +66,15 @@ def read_yaml(text: str, source: str) -> Iterator[Document]:
             number += 1
             reading = _Reading(source=source, number=number, loader=loader)
             value = reading.value_of(node, "", 0)
-            if value is not None:
+            if isinstance(value, list):  # documents as a command prints several
+                for index, item in enumerate(value):
+                    yield Document(
+                        value=item,
+                        number=number + index,
+                        positions=partial(_below, partial(_known, reading.positions), f"[{index}]"),
+                    )
+                number += max(len(value) - 1, 0)
+            elif value is not None:
                 yield Document(value=value, number=number, positions=partial(_known, reading.positions))
     except yaml.YAMLError as cause:
         mark = getattr(cause, "problem_mark", None)

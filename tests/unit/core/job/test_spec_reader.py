@@ -89,3 +89,16 @@ def test_read_manifest_quickly_answers_as_read_manifest_or_not_at_all() -> None:
         assert read_manifest_quickly(manifest, 64) == read_manifest(manifest, 64)
     for odd in (b'{"a": NaN}', b'{"a": 1e999}', b"[]", b"{} ", b"\xff", b"{", b'{"a":' * 70 + b"1" + b"}" * 70):
         assert read_manifest_quickly(odd, 64) is None
+
+
+def test_labels_of_pods_are_told_the_first_pod_s_first() -> None:
+    """What pods are called by their submitters is what their job is found by; other objects' labels are their own."""
+    manifests = [
+        pod(metadata={"name": "a", "labels": {"app": "one", "tier": "x"}}),
+        pod(metadata={"name": "b", "labels": {"app": "two", "zone": "z"}}),
+    ]
+    service = {"kind": "Service", "apiVersion": "v1", "metadata": {"name": "s", "labels": {"other": "o"}}, "spec": {}}
+    bag = read_bag([json.dumps(service).encode(), *manifests], LIMITS)
+    assert dict(bag.pod_labels) == {"app": "one", "tier": "x", "zone": "z"}
+    reader = SpecReader(LIMITS)
+    assert [reader.read(manifests[:1]).pod_labels for _ in range(2)] == [(("app", "one"), ("tier", "x"))] * 2

@@ -56,7 +56,7 @@ async def test_command_lets_go_only_when_it_is_confirmed(lab: FakeKubeLab) -> No
     """It counts with --dry-run, asks for -y where nobody can answer, and knows no simulated cluster."""
     await make_pods(lab)
     counted = await run(lab, "--installation", "one", "--dry-run", "-o", "json")
-    assert json.loads(counted.output) == {"installation": "one", "pod_count": 3, "dry_run": True}
+    assert json.loads(counted.output) == {"installation": "one", "podCount": 3, "dryRun": True}
     unconfirmed = await run(lab, "--installation", "one")
     assert (unconfirmed.exit_code, kept_count(lab)) == (2, 4)
     done = await run(lab, "--installation", "one", "-y")

@@ -54,4 +54,4 @@ def release_cluster(
     if settings.is_table:
         click.echo(f"{count} pods of {installation} " + ("would be let go" if dry_run else "were let go"))
     else:
-        print_value(settings, {"installation": installation, "pod_count": count, "dry_run": dry_run})
+        print_value(settings, {"installation": installation, "podCount": count, "dryRun": dry_run})

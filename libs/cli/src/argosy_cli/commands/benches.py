@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -158,7 +159,7 @@ def _print(settings: Settings, plan: BenchPlan, nodes: NodeSet, results: list[Ra
             "clusters": len(nodes.clusters),
             "cores": nodes.capacity().get("cpu", 0) // 1000,
             "processors": os.cpu_count(),
-            "load": plan.load,
+            "load": dataclasses.asdict(plan.load),
             "window_s": plan.window_s,
             "warm_up_s": plan.warm_up_s,
             "highest_held_rate": held[-1].rate if held else None,

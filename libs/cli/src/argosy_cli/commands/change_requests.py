@@ -63,7 +63,7 @@ def cancel(context: click.Context, /, *, reason: str, **asked: Unpack[_Asked]) -
 @common_options
 @click.pass_context
 def reprioritize(context: click.Context, /, *, priority: int, **asked: Unpack[_Asked]) -> int:
-    """Give jobs another priority, by JOB_IDS or by selector; pending and running jobs do not move."""
+    """Give jobs another priority, by JOB_IDS or by selector; jobs that have a run do not move."""
     return _change(
         context,
         asked,

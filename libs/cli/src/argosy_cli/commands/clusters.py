@@ -104,7 +104,7 @@ def forget_cluster(context: click.Context, *, name: str, yes: bool) -> None:
     if settings.is_table:
         click.echo(f"cluster {name} is forgotten; {lost_count} runs are lost, their jobs queued again")
     else:
-        print_value(settings, {"name": name, "lost_run_count": lost_count})
+        print_value(settings, {"name": name, "lostRunCount": lost_count})
 
 
 @cluster.command("invite")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from argosy_cli.job_ids import whole_id
+from argosy_cli.json_form import to_plain
 from argosy_cli.options import common_options, settings_of
-from argosy_cli.output import print_one, state_text, to_plain
+from argosy_cli.output import print_one, state_text
 from argosy_cli.session import call
 
 if TYPE_CHECKING:

@@ -99,7 +99,7 @@ def up(
             click.echo(f"job events: {mesh.events_topic} at {urls['events_url']}")
     else:
         told = {"server": mesh.server, "clusters": mesh.cluster_names, "directory": str(mesh.directory)}
-        print_value(settings, {**told, "events_topic": mesh.events_topic} if mesh.events_topic else told)
+        print_value(settings, {**told, "eventsTopic": mesh.events_topic} if mesh.events_topic else told)
 
 
 @click.command()

@@ -53,7 +53,8 @@ def _check_options(function: _Function) -> _Function:
         click.option(
             "--dry-run",
             is_flag=True,
-            help="Check all documents, submit nothing; only a submit sees whether a client id was used before.",
+            help="Check all documents, submit nothing; -o json prints what would be submitted. Only a submit sees"
+            " whether a client id was used before.",
         ),
     ):
         function = option(function)
@@ -72,6 +73,11 @@ def _check_options(function: _Function) -> _Function:
 @click.option("--queue", default="", help="Queue of all documents, whatever they name.")
 @click.option("--job-set", default="", help="Job set of all documents, whatever they name.")
 @_duration_options
+@click.option(
+    "--count",
+    type=click.IntRange(1, 100_000),
+    help="Number of equal jobs of each document, whatever it says; at most 100,000.",
+)
 @click.option("--hold", is_flag=True, help="Hold all jobs until `argosy release`.")
 @click.option("--after", multiple=True, metavar="JOB_ID", help="Begin all jobs after this one; may be repeated.")
 @click.option(
@@ -120,11 +126,10 @@ def submit(
         return ExitCode.OK
     _report(settings.is_table, ids, drafts)
     if not settings.is_table:
-        made = [{"id": job_id, "already_existed": index in existing} for index, job_id in enumerate(ids)]
+        made = [{"id": job_id, "alreadyExisted": index in existing} for index, job_id in enumerate(ids)]
         print_value(settings, made)
     elif existing:
-        what = f"{len(existing):,} of them" if len(ids) > 1 else "it"
-        click.echo(f"{what} existed already under the same client id, and was not made again", err=True)
+        click.echo(_existing_text(len(existing), len(ids)), err=True)
     if watched:
         return follow(settings, *targets[0], cursor="")
     return report_ended(settings, call(settings, lambda client: ended_jobs(client, ids))) if waited else ExitCode.OK
@@ -196,7 +201,22 @@ def _report_checked(settings: Settings, drafts: tuple[JobDraft, ...]) -> None:
     what = f"{_count(job_count, 'job')} in {_count(len(drafts), 'document')} checked; nothing was submitted"
     click.echo(what, err=True)
     if not settings.is_table:
-        print_value(settings, {"job_count": job_count, "document_count": len(drafts), "submitted": False})
+        print_value(settings, drafts)
+
+
+def _existing_text(existing_count: int, count: int) -> str:
+    """Return what to say of jobs that were there before, and of counts that have changed since."""
+    if count == 1:
+        return "it existed already under the same client id, and was not made again"
+    if existing_count < count:
+        return (
+            f"{existing_count:,} of them existed already under the same client id, and were not made again; the other"
+            f" {count - existing_count:,} are new"
+        )
+    return (
+        f"all {count:,} existed already under the same client id, and none was made; if the count was larger before,"
+        " its other jobs are still there: `argosy cancel` ends jobs"
+    )
 
 
 def _count(number: int, noun: str) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from argosy_cli.exits import exit_code_of_jobs
+from argosy_cli.json_form import to_plain
 from argosy_cli.options import Settings, common_options, settings_of
-from argosy_cli.output import print_value, shown, state_text, time_text, to_plain
+from argosy_cli.output import print_value, shown, state_text, time_text
 from argosy_cli.progress import CountsDisplay
 from argosy_cli.selectors import JOB_STATE_NAMES
 from argosy_cli.session import call

@@ -85,6 +85,8 @@ class Bag:
     """`spec_hash` of the manifests."""
     deadline_s: int
     """Seconds after which its pods end by their own `activeDeadlineSeconds`; `UNSET` if one has none."""
+    pod_labels: tuple[tuple[str, str], ...]
+    """Labels of its pods, sorted; of a key that two pods have, the value of the first."""
     violations: tuple[FieldViolation, ...]
     """Everything that is wrong, with paths as `manifests[0].spec.containers[1].resources`; at most 100."""
     field_faults: tuple[FieldViolation, ...] = ()
@@ -124,6 +126,7 @@ class _Reading:
     namespaces: set[str] = field(default_factory=set)
     declared: list[Declared] = field(default_factory=list)
     deadlines_s: list[int] = field(default_factory=list)
+    pod_labels: dict[str, str] = field(default_factory=dict)
 
 
 def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
@@ -164,6 +167,7 @@ def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
         body=b"[" + b",".join([manifest for manifest, _ in ordered]) + b"]",
         hash=spec_hash(manifests),
         deadline_s=UNSET if UNSET in reading.deadlines_s else max(reading.deadlines_s, default=UNSET),
+        pod_labels=tuple(sorted(reading.pod_labels.items())),
         violations=tuple(findings.violations),
         field_faults=_besides(findings.violations, reading.field_findings.violations),
         warnings=tuple(reading.field_findings.warnings),
@@ -255,7 +259,9 @@ def _read_metadata(value: object, kind: str, path: str, reading: _Reading) -> tu
         if metadata.get(key):
             findings.add(f"{path}.{key}", "must not be set: the executor owns the object and its life")
     if "labels" in metadata:
-        _read_labels(metadata["labels"], f"{path}.labels", findings, limits.max_label_count)
+        labels = _read_labels(metadata["labels"], f"{path}.labels", findings, limits.max_label_count)
+        if kind == POD:
+            reading.pod_labels = {**labels, **reading.pod_labels}
     if "annotations" in metadata:
         _read_annotations(metadata["annotations"], f"{path}.annotations", findings, limits.max_label_count)
     return namespace, name
@@ -287,17 +293,21 @@ def base_names(kinds: Sequence[str], namespaces: Sequence[str], names: Sequence[
     return tuple(answers)
 
 
-def _read_labels(value: object, path: str, findings: Findings, max_count: int) -> None:
-    """Check labels."""
+def _read_labels(value: object, path: str, findings: Findings, max_count: int) -> dict[str, str]:
+    """Check labels; return those that there is nothing wrong with."""
     labels = findings.mapping(value, path)
     if len(labels) > max_count:
         findings.add(path, f"has {len(labels)} labels, at most {max_count} are allowed")
-        return
+        return {}
+    right: dict[str, str] = {}
     for key, text in labels.items():
         if is_reserved_key(key):
             findings.add(f"{path}.{key[:80]}", "this prefix is reserved")
         elif not is_label_key(key) or not isinstance(text, str) or not is_label_value(text):
             findings.add(f"{path}.{key[:80]}", "must be a label: a valid key and a string value of at most 63")
+        else:
+            right[key] = text
+    return right
 
 
 def _read_annotations(value: object, path: str, findings: Findings, max_count: int) -> None:

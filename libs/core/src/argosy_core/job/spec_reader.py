@@ -47,6 +47,7 @@ class _Judged:
     default_layout: tuple[tuple[str, str], ...]
     colon_count: int
     deadline_s: int
+    pod_labels: tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True)
@@ -107,6 +108,7 @@ class SpecReader:
             body=b"[%b]" % manifest,
             hash=spec_hash(manifests) if key is None else key,
             deadline_s=judged.deadline_s,
+            pod_labels=judged.pod_labels,
             violations=(),
         )
 
@@ -121,6 +123,7 @@ class SpecReader:
             default_layout=((POD, POD.lower()),),
             colon_count=colon_count - split.colon_count,
             deadline_s=bag.deadline_s,
+            pod_labels=bag.pod_labels,
         )
 
     def _split(self, manifest: bytes) -> _Split | None:

@@ -171,7 +171,6 @@ def admit(
         _check_unequal(items, metadata_index, faults)
     faults.raise_any()
     pool = _common_pool(names, queues)
-
     queue_ids = [queues[name].queue_id for name in names]
     job_sets: dict[tuple[int, str], int] = {}
     set_index = [job_sets.setdefault(key, len(job_sets)) for key in zip(queue_ids, sets, strict=True)]
@@ -181,6 +180,8 @@ def admit(
         texts = [metadata[place] if place >= 0 else b"" for place in metadata_index]
         item_hashes = _payload_hashes([specs[place].row.hash for place in places], items, texts, after)
         expanded_ids, hashes = _expand_client_ids(client_ids, item_hashes, counts)
+    if any(spec.pod_labels for spec in specs):  # after the hashes, which stay those of what was sent
+        metadata_index, metadata = _read_metadata(_with_pod_labels(items.metadata, places, specs), faults)
     repeats = None if job_count == len(places) else counts
     admitted = AdmittedJobs(
         pool=pool,
@@ -325,6 +326,22 @@ def _read_metadata(metadata: Sequence[Metadata | None], faults: _Faults) -> tupl
             faults.invalid.append(FieldViolation(field=f"items[{number}].{path}", description=description))
         index.append(place)
     return index, tuple(texts)
+
+
+def _with_pod_labels(
+    metadata: Sequence[Metadata | None], places: Sequence[int], specs: Sequence[ReadSpec]
+) -> list[Metadata | None]:
+    """Return the metadata of items with the labels of their pods; of a key that both have, the item's value counts."""
+    merged: list[Metadata | None] = []
+    for given, place in zip(metadata, places, strict=True):
+        pod_labels = specs[place].pod_labels
+        if not pod_labels:
+            merged.append(given)
+        elif given is None:
+            merged.append((pod_labels, ()))
+        else:
+            merged.append((tuple(sorted({**dict(pod_labels), **dict(given[0])}.items())), given[1]))
+    return merged
 
 
 def _read_after(items: ItemColumns, counts: npt.NDArray[np.int64], faults: _Faults) -> list[bytes]:

@@ -39,6 +39,8 @@ class ReadSpec:
     """What is allowed and probably not meant."""
     deadline_s: int = UNSET
     """Seconds after which its pods end by themselves; `UNSET` for never."""
+    pod_labels: tuple[tuple[str, str], ...] = ()
+    """Labels of its pods, sorted, which are labels of its jobs, too."""
 
 
 def unreadable(key: bytes, violations: tuple[FieldViolation, ...]) -> ReadSpec:
@@ -102,6 +104,7 @@ class SpecCache:
             field_faults=bag.field_faults,
             warnings=bag.warnings,
             deadline_s=bag.deadline_s,
+            pod_labels=bag.pod_labels,
         )
         if not bag.violations and spec.row.hash not in self._read:
             self._read[spec.row.hash] = spec

@@ -151,7 +151,7 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReprioritizeJobs(self, request, context):
-        """Gives jobs another priority, by ids or selector; pending and running jobs do not move.
+        """Gives jobs another priority, by ids or selector; jobs that have a run do not move.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -52,7 +52,7 @@ class JobServiceStub:
     CancelJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.CancelJobsRequest, _job_pb2.CancelJobsResponse]
     """Asks that jobs end, by ids or selector."""
     ReprioritizeJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ReprioritizeJobsRequest, _job_pb2.ReprioritizeJobsResponse]
-    """Gives jobs another priority, by ids or selector; pending and running jobs do not move."""
+    """Gives jobs another priority, by ids or selector; jobs that have a run do not move."""
     HoldJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.HoldJobsRequest, _job_pb2.HoldJobsResponse]
     """Holds jobs back, by ids or selector: none of them begins until it is released. One that has a run keeps that, and is
     held once it waits again; the event `held` says what the job was when the request reached the leader.
@@ -92,7 +92,7 @@ class JobServiceAsyncStub(JobServiceStub):
     CancelJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.CancelJobsRequest, _job_pb2.CancelJobsResponse]  # type: ignore[assignment]
     """Asks that jobs end, by ids or selector."""
     ReprioritizeJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ReprioritizeJobsRequest, _job_pb2.ReprioritizeJobsResponse]  # type: ignore[assignment]
-    """Gives jobs another priority, by ids or selector; pending and running jobs do not move."""
+    """Gives jobs another priority, by ids or selector; jobs that have a run do not move."""
     HoldJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.HoldJobsRequest, _job_pb2.HoldJobsResponse]  # type: ignore[assignment]
     """Holds jobs back, by ids or selector: none of them begins until it is released. One that has a run keeps that, and is
     held once it waits again; the event `held` says what the job was when the request reached the leader.
@@ -171,7 +171,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_pb2.ReprioritizeJobsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ReprioritizeJobsResponse, _abc.Awaitable[_job_pb2.ReprioritizeJobsResponse]]:
-        """Gives jobs another priority, by ids or selector; pending and running jobs do not move."""
+        """Gives jobs another priority, by ids or selector; jobs that have a run do not move."""
 
     @_abc_1.abstractmethod
     def HoldJobs(

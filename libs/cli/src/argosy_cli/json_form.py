@@ -1,0 +1,67 @@
+"""Values as JSON: in the names of the API's own JSON, so that what a command prints is what files and stubs say.
+
+A field is called as in the protocol's JSON mapping (`jobSet`, `createTime`), durations are `90s`, times RFC 3339; words
+of enumerations stand without their prefix, as files and options take them. A job that was printed can be submitted
+again (`argosy_client.documents`).
+
+Source: design section 9; `proto/argosy/api/v1/`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+__all__ = ["to_plain"]
+
+_SECONDS: Final = ("lifetime_s", "time_limit_s", "estimate_s")
+_LEFT_OUT: Final = ("after_until", "cordon_reason", "place")
+"""Fields that stand within others, or nowhere."""
+_UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
+
+
+def to_plain(value: object) -> Any:  # noqa: ANN401 - a JSON value
+    """Return a value as JSON can say it: dataclasses as objects, times as RFC 3339, manifests as what they hold."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dict(_member(value, field.name) for field in dataclasses.fields(value) if field.name not in _LEFT_OUT)
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_plain(item) for item in value]
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if hasattr(value, "tolist"):  # NumPy arrays and scalars
+        return value.tolist()
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _member(owner: Any, name: str) -> tuple[str, Any]:  # noqa: ANN401 - any dataclass
+    """Return the name and value that a field has in JSON."""
+    value = getattr(owner, name)
+    if name in _SECONDS:
+        return _camel(name.removesuffix("_s")), None if value is None else f"{value}s"
+    if name == "manifests":
+        return "spec", {"manifests": [_parsed(manifest) for manifest in value]} if value else None
+    if name == "after":
+        return "after", {"jobIds": list(value), "until": owner.after_until} if value else None
+    if name == "cordoned" and hasattr(owner, "cordon_reason"):
+        return "cordon", {"reason": owner.cordon_reason} if value else None
+    if name == "time_s":
+        return "eventTime", to_plain(datetime.fromtimestamp(value, UTC))
+    return _camel(name), to_plain(value)
+
+
+def _camel(name: str) -> str:
+    """Return the name of a field as the protocol's JSON mapping makes it."""
+    return _UNDERSCORE.sub(lambda found: found[1].upper(), name)
+
+
+def _parsed(manifest: str) -> Any:  # noqa: ANN401 - a JSON value
+    try:
+        return json.loads(manifest)
+    except ValueError:
+        return manifest
