@@ -9,7 +9,8 @@ import numpy as np
 from tests.unit.sampler.conftest import FakeLeader, int32, int64
 
 from argosy_core.job.members import Members
-from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, Scaling
+from argosy_core.job.scaling import Scaling
+from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents
 from argosy_core.nodes import NodeSpec
 from argosy_runtime.channel import Backoff, Caller
 from argosy_runtime.logs import get_logger

@@ -20,7 +20,8 @@ import numpy as np
 from argosy_core.errors import ArgosyError
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members
-from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, RefusalReason, Scaling
+from argosy_core.job.scaling import Scaling
+from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, RefusalReason
 from argosy_core.nodes import NodeSpec
 from argosy_core.permits import (
     AgentHello,

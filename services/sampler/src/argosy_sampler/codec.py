@@ -18,7 +18,8 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.findings import printable
 from argosy_core.job.members import Members
-from argosy_core.ledger import SCALED, NodeLedger
+from argosy_core.job.scaling import SCALED
+from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeGroup
 from argosy_core.placement import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
 from argosy_core.resources import DEFAULT_AXIS

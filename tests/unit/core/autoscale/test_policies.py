@@ -4,8 +4,9 @@ import pytest
 
 from argosy_core.autoscale import Amounts
 from argosy_core.autoscale.events import ScalingPolicy
-from argosy_core.autoscale.policies import BUNDLE_ANNOTATION, TARGETS_ANNOTATION, read_policy
+from argosy_core.autoscale.policies import read_policy
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.scaling import BUNDLE_ANNOTATION, TARGETS_ANNOTATION
 
 BOUNDS = {"argosy.dev/autoscale-min": "cpu=250m,memory=1Gi", "argosy.dev/autoscale-max": "cpu=4,memory=16Gi"}
 LEAST, MOST = Amounts(250, 1 << 30), Amounts(4000, 16 << 30)
@@ -29,8 +30,8 @@ def test_a_policy_is_what_the_annotations_say() -> None:
         (TARGETS_ANNOTATION, "load", "write load="),
         (TARGETS_ANNOTATION, "load=0", "above 0 and at most 1"),
         (TARGETS_ANNOTATION, "memory=nan", "above 0 and at most 1"),
-        (BUNDLE_ANNOTATION, "yes", "write true or false"),
-        ("argosy.dev/autoscale-min", "cpu=0,memory=1Gi", "must be above 0"),
+        (BUNDLE_ANNOTATION, "yes", "write false or true"),
+        ("argosy.dev/autoscale-min", "cpu=0,memory=1Gi", "some of each"),
     ],
 )
 def test_an_annotation_that_cannot_be_read_is_refused_by_its_name(annotation: str, text: str, why: str) -> None:

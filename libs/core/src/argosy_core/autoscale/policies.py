@@ -1,11 +1,4 @@
-"""The policy of a pod, as its annotations say it.
-
-::
-
-    argosy.dev/autoscale-targets: load=0.9,memory=0.75,working-set=0.9   # how full it should be
-    argosy.dev/autoscale-bundle: "true"    # permits are equal units of processors and memory, or none
-
-besides the bounds and the switch of `annotations`.
+"""The policy of a pod, as its annotations say it; `argosy_core.job.scaling` has their names and forms.
 
 Source: design section 5, "Resize"; docs/autoscale.md "The agent".
 """
@@ -13,20 +6,13 @@ Source: design section 5, "Resize"; docs/autoscale.md "The agent".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import asdict
 
 from argosy_core.autoscale.amounts import Amounts
-from argosy_core.autoscale.annotations import read_scaling
 from argosy_core.autoscale.events import ScalingPolicy
-from argosy_core.errors import InvalidRequest
+from argosy_core.job.scaling import read_scaling
 
-__all__ = ["BUNDLE_ANNOTATION", "TARGETS_ANNOTATION", "read_policy"]
-
-TARGETS_ANNOTATION: Final = "argosy.dev/autoscale-targets"
-"""Parts of what a pod has that it should use at most, as `load=0.9,memory=0.75`; each may be left out."""
-BUNDLE_ANNOTATION: Final = "argosy.dev/autoscale-bundle"
-"""`true` if a permit of unequal units is worth nothing."""
-_FIELDS: Final = {"load": "load_ratio", "memory": "memory_ratio", "working-set": "working_set_ratio"}
+__all__ = ["read_policy"]
 
 
 def read_policy(annotations: Mapping[str, str]) -> ScalingPolicy | None:
@@ -38,25 +24,5 @@ def read_policy(annotations: Mapping[str, str]) -> ScalingPolicy | None:
     scaling = read_scaling(annotations)
     if scaling is None:
         return None
-    bundle = annotations.get(BUNDLE_ANNOTATION, "false")
-    if bundle not in {"true", "false"}:
-        raise InvalidRequest(f"{BUNDLE_ANNOTATION} is {bundle[:40]!r}; write true or false")
-    ratios = _read_targets(annotations.get(TARGETS_ANNOTATION, ""))
     least, most = Amounts(*scaling.least), Amounts(*scaling.most)
-    try:
-        return ScalingPolicy(least=least, most=most, is_bundle=bundle == "true", **ratios)
-    except ValueError as cause:
-        raise InvalidRequest(f"annotations of autoscaling: {cause}") from cause
-
-
-def _read_targets(text: str) -> dict[str, Any]:
-    """Return fields of a policy."""
-    targets: dict[str, Any] = {}
-    for part in filter(None, text.split(",")):
-        name, _, number = (word.strip() for word in part.partition("="))
-        try:
-            targets[_FIELDS[name]] = float(number)
-        except (KeyError, ValueError) as cause:
-            wanted = ", ".join(f"{one}=..." for one in _FIELDS)
-            raise InvalidRequest(f"{TARGETS_ANNOTATION} is {text[:80]!r}; write {wanted} with parts of 1") from cause
-    return targets
+    return ScalingPolicy(least=least, most=most, is_bundle=scaling.is_bundle, **asdict(scaling.targets))

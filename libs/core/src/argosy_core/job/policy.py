@@ -19,8 +19,8 @@ from argosy_core.job.findings import Findings, is_dns_label
 __all__ = ["APPARMOR_PREFIX", "RESERVED_PREFIX", "PodRights", "check_container", "check_pod_spec", "is_reserved_key"]
 
 RESERVED_PREFIX: Final = "argosy.dev/"
-"""Labels and annotations below this prefix are written by Argosy alone; `argosy.dev/simulated-` is free, and manifests
-may have the annotations of `references.DECLARATIONS`."""
+"""Labels and annotations below this prefix are written by Argosy alone; `argosy.dev/simulated-` is free; there are
+annotations for users in `references.DECLARATIONS`, for manifests, and `scaling.SCALING_ANNOTATIONS`, for jobs too."""
 _FREE_PREFIX: Final = "argosy.dev/simulated-"
 APPARMOR_PREFIX: Final = "container.apparmor.security.beta.kubernetes.io/"
 """Annotations below this prefix choose an AppArmor profile, so their values are looked at."""

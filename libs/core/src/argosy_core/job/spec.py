@@ -31,10 +31,12 @@ from argosy_core.job.options import UNSET
 from argosy_core.job.policy import APPARMOR_PREFIX, PodRights, check_container, check_pod_spec, is_reserved_key
 from argosy_core.job.references import DECLARATIONS, Declared, check_names, has_declarations, read_declarations
 from argosy_core.job.requests import Amounts, read_pod_requests
+from argosy_core.job.scaling import SCALING_ANNOTATIONS, scaling_fault
 from argosy_core.resources import PODS, format_amount, max_job_amount
 
 __all__ = ["POD", "Bag", "SpecLimits", "base_names", "read_bag", "spec_hash"]
 
+_WRITTEN_BY_USERS: Final = frozenset(DECLARATIONS) | SCALING_ANNOTATIONS
 _MIRROR_PREFIX: Final = "kubernetes.io/config."
 _TOKEN_SECRETS: Final = frozenset({"kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"})
 _EMPTY_CLASS: Final = SchedulingClass(requests=())
@@ -318,12 +320,14 @@ def _read_annotations(value: object, path: str, findings: Findings, max_count: i
         return
     for key, text in annotations.items():
         place = f"{path}.{key[:80]}"
-        if (is_reserved_key(key) and key not in DECLARATIONS) or key.startswith(_MIRROR_PREFIX):
+        if (is_reserved_key(key) and key not in _WRITTEN_BY_USERS) or key.startswith(_MIRROR_PREFIX):
             findings.add(place, "this prefix is reserved")
         elif not is_label_key(key) or not isinstance(text, str):
             findings.add(place, "must be an annotation: a valid key and a string value")
         elif key.startswith(APPARMOR_PREFIX) and text != "runtime/default" and not text.startswith("localhost/"):
             findings.add(place, "must be runtime/default or localhost/*")
+    if not annotations.keys().isdisjoint(SCALING_ANNOTATIONS) and (fault := scaling_fault(annotations)):
+        findings.add(path, fault)
 
 
 def _read_pod(value: object, path: str, reading: _Reading) -> None:

@@ -5,10 +5,8 @@ from argosy_core.ledger.permits import NodeBooks, PermitBook, PermitSettings, Re
 from argosy_core.ledger.placements import Hold
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
 from argosy_core.ledger.run_pods import RunPods
-from argosy_core.ledger.scaled_pods import SCALED, Scaling
 
 __all__ = [
-    "SCALED",
     "Hold",
     "LedgerTotals",
     "ListOutcome",
@@ -20,5 +18,4 @@ __all__ = [
     "PodEvents",
     "RefusalReason",
     "RunPods",
-    "Scaling",
 ]

@@ -44,9 +44,10 @@ import numpy as np
 from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
 from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.job.members import Members
+from argosy_core.job.scaling import SCALED, Scaling
 from argosy_core.ledger.placements import PlacementTable
 from argosy_core.ledger.records import PodEvents
-from argosy_core.ledger.scaled_pods import SCALED, ScaledPodTable, Scaling
+from argosy_core.ledger.scaled_pods import ScaledPodTable
 from argosy_core.ledger.sharing import Demand, share_room
 from argosy_core.nodes import NodeFlag, NodeTable
 
@@ -467,6 +468,7 @@ class PermitBook:
             return
         pods.is_off[row] = False
         pods.least[:, row], pods.most[:, row] = scaling.least, scaling.most
+        pods.own_unit[:, row] = scaling.unit or 0
         pods.is_movable[row], pods.queue[row] = scaling.is_movable, self._queue(scaling.queue)
         if pods.session[row]:
             limit = np.maximum(pods.most[:, row], pods.permit[:, row])
@@ -509,7 +511,8 @@ class PermitBook:
             at = self._placements.node[self.pods.slot[rows]]
             for name, unit in self.settings.node_units.items():
                 units[:, at == self._nodes.index_of([name])[0]] = np.array(unit)[:, np.newaxis]
-        return units
+        own = self.pods.own_unit[:, rows]
+        return np.where(own > 0, own, units)
 
     def _rebook_without_floor(self, rows: Int32s) -> None:
         self.pods.floor[:, rows] = 0

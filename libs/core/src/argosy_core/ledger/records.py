@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from argosy_core.job.classes import HostPort
 from argosy_core.job.members import Members
-from argosy_core.ledger.scaled_pods import Scaling
+from argosy_core.job.scaling import Scaling
 
 __all__ = ["LedgerTotals", "ListOutcome", "ObserveOutcome", "PodEvents"]
 

@@ -13,45 +13,17 @@ Source: seed 001 "Startup uncertainty: buffer"; design section 5, "Resize".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
 from argosy_core.job.key_index import LOWEST_KEY, KeyIndex
-from argosy_core.resources import CPU, MEMORY
+from argosy_core.job.scaling import SCALED
 
-__all__ = ["SCALED", "ScaledPodTable", "Scaling"]
+__all__ = ["ScaledPodTable"]
 
-SCALED: Final = (CPU, MEMORY)
-"""Resources that a running pod can have more or less of, in the order of all columns here."""
 _FIRST_CAPACITY: Final = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
-    """Within what a pod is resized."""
-
-    least: tuple[int, ...]
-    """By resource of SCALED: least that it may have, base units."""
-    most: tuple[int, ...]
-    """By resource of SCALED: most that it may have, base units."""
-    queue: str = ""
-    """Queue that its growth is shared by."""
-    is_movable: bool = False
-    """Its run may be ended to make room for others."""
-
-    def __post_init__(self) -> None:
-        """Refuse bounds that no size satisfies.
-
-        Raises:
-            ValueError: A bound is missing or negative, or a minimum is above its maximum.
-        """
-        if len(self.least) != len(SCALED) or len(self.most) != len(SCALED):
-            raise ValueError(f"bounds name {', '.join(SCALED)}, one amount each")
-        if any(not 0 <= low <= high for low, high in zip(self.least, self.most, strict=True)):
-            raise ValueError(f"bounds from {self.least} to {self.most} hold no size")
 
 
 class ScaledPodTable:
@@ -80,6 +52,8 @@ class ScaledPodTable:
         """(resource, row): what was asked for; above the permit it is deferred demand."""
         self.unit = np.ones(wide, np.int64)
         """(resource, row): compute unit that the agent was last told."""
+        self.own_unit = np.zeros(wide, np.int64)
+        """(resource, row): compute unit of the pod's own, 0 where its node's counts."""
         self.is_bundle = np.zeros(narrow, np.bool_)
         """(row,): deferred demand is granted in whole units of all resources."""
         self.session = np.zeros(narrow, np.int64)
@@ -162,6 +136,7 @@ class ScaledPodTable:
         """Return every column whose last dimension is the row."""
         wide: list[Int64s | Float64s | Bools | Int32s] = [
             self.least, self.most, self.observed, self.permit, self.floor, self.wanted, self.unit, self.told,
+            self.own_unit,
         ]  # fmt: skip
         return [
             *wide, self.floor_until_s, self.is_bundle, self.session, self.process, self.number, self.queue,

@@ -14,6 +14,7 @@ from typing import Final
 
 from argosy_core.job.findings import is_label_key, is_label_value
 from argosy_core.job.policy import is_reserved_key
+from argosy_core.job.scaling import SCALING_ANNOTATIONS, scaling_fault
 
 __all__ = ["NAME_RULE", "QUEUE_NAME_RULE", "is_name", "is_queue_name", "metadata_faults"]
 
@@ -51,10 +52,14 @@ def metadata_faults(labels: Mapping[str, str], annotations: Mapping[str, str]) -
                 f"labels[{key[:80]!r}]",
                 "the value must be empty or at most 63 of A-Za-z0-9-_., alphanumeric at the ends",
             )
+    yield from _annotation_faults(annotations)
+
+
+def _annotation_faults(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     size = 0
     for key, value in annotations.items():
         size += len(key) + len(value.encode())
-        if is_reserved_key(key):
+        if is_reserved_key(key) and key not in SCALING_ANNOTATIONS:
             yield f"annotations[{key[:80]!r}]", "the prefix argosy.dev/ is reserved"
         elif not is_label_key(key):
             yield (
@@ -63,5 +68,7 @@ def metadata_faults(labels: Mapping[str, str], annotations: Mapping[str, str]) -
             )
         elif "\x00" in value:
             yield f"annotations[{key[:80]!r}]", "must not hold NUL characters"
+    if not annotations.keys().isdisjoint(SCALING_ANNOTATIONS) and (fault := scaling_fault(annotations)):
+        yield "annotations", fault
     if size > _MAX_ANNOTATION_BYTES:
         yield "annotations", f"have {size} bytes together, at most {_MAX_ANNOTATION_BYTES} are allowed"

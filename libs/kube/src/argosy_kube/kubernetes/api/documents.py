@@ -9,12 +9,13 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from argosy_core.autoscale.annotations import (
+from argosy_core.job.scaling import (
     MAXIMUM_ANNOTATION,
     MINIMUM_ANNOTATION,
     MOVABLE_ANNOTATION,
     QUEUE_ANNOTATION,
     SWITCH_ANNOTATION,
+    UNIT_ANNOTATION,
 )
 
 __all__ = [
@@ -64,6 +65,7 @@ class PodNotes(_Part):
     maximum: str | None = msgspec.field(default=None, name=MAXIMUM_ANNOTATION)
     switch: str | None = msgspec.field(default=None, name=SWITCH_ANNOTATION)
     movable: str | None = msgspec.field(default=None, name=MOVABLE_ANNOTATION)
+    unit: str | None = msgspec.field(default=None, name=UNIT_ANNOTATION)
     queue: str | None = msgspec.field(default=None, name=QUEUE_ANNOTATION)
 
 

@@ -10,19 +10,20 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Final
 
-from argosy_core.autoscale.annotations import (
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.classes import HostPort
+from argosy_core.job.pod_groups import AWAITED_LABEL
+from argosy_core.job.requests import effective_request
+from argosy_core.job.scaling import (
     MAXIMUM_ANNOTATION,
     MINIMUM_ANNOTATION,
     MOVABLE_ANNOTATION,
     QUEUE_ANNOTATION,
     SWITCH_ANNOTATION,
+    UNIT_ANNOTATION,
+    Scaling,
     read_scaling,
 )
-from argosy_core.errors import InvalidRequest
-from argosy_core.job.classes import HostPort
-from argosy_core.job.pod_groups import AWAITED_LABEL
-from argosy_core.job.requests import effective_request
-from argosy_core.ledger import Scaling
 from argosy_core.resources import parse_quantity
 from argosy_kube.failure_table import (
     DISRUPTIONS,
@@ -329,6 +330,7 @@ def scaling_of(pod: PodDocument) -> Scaling | None:
         MAXIMUM_ANNOTATION: notes.maximum,
         SWITCH_ANNOTATION: notes.switch,
         MOVABLE_ANNOTATION: notes.movable,
+        UNIT_ANNOTATION: notes.unit,
         QUEUE_ANNOTATION: notes.queue,
     }
     try:

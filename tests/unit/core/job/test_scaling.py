@@ -1,10 +1,13 @@
 """Annotations that say within what a pod is resized."""
 
+import json
+
 import pytest
 
-from argosy_core.autoscale.annotations import read_scaling
 from argosy_core.errors import InvalidRequest
-from argosy_core.ledger import Scaling
+from argosy_core.job.scaling import Scaling, Targets, read_scaling
+from argosy_core.job.spec import SpecLimits, read_bag
+from argosy_server.api.names import metadata_faults
 
 BOTH = {
     "argosy.dev/autoscale-min": "cpu=250m,memory=1Gi",
@@ -53,3 +56,35 @@ def test_one_bound_alone_is_refused() -> None:
     """Nobody can say what the other would be."""
     with pytest.raises(InvalidRequest, match="go together"):
         read_scaling({"argosy.dev/autoscale-min": "cpu=250m,memory=1Gi"})
+
+
+def test_targets_unit_and_bundle_are_read() -> None:
+    """What is left out has its default."""
+    words = {"argosy.dev/autoscale-targets": "load=0.5, memory=1", "argosy.dev/autoscale-unit": "cpu=1,memory=1Gi"}
+    scaling = read_scaling({**BOTH, **words, "argosy.dev/autoscale-bundle": "true"})
+    assert scaling is not None
+    assert scaling.targets == Targets(load_ratio=0.5, memory_ratio=1.0)
+    assert (scaling.unit, scaling.is_bundle) == ((1000, 1 << 30), True)
+
+
+def test_users_may_write_what_scales_and_nothing_else_of_the_prefix() -> None:
+    """A mistake is told when the job is submitted, by the annotation's name; so it is for annotations of a job."""
+    amounts = {"cpu": "1", "memory": "1Gi"}
+    containers = [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]
+
+    def faults(notes: dict[str, str]) -> tuple[str, str]:
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"annotations": notes},
+            "spec": {"containers": containers},
+        }
+        return str(read_bag([json.dumps(pod).encode()], SpecLimits()).violations), str([*metadata_faults({}, notes)])
+
+    assert faults(BOTH) == ("()", "[]")
+    for notes, fault in [
+        ({**BOTH, "argosy.dev/autoscale-targets": "load=2"}, "autoscale-targets"),
+        ({**BOTH, "argosy.dev/queue": "other"}, "reserved"),
+        ({**BOTH, "argosy.dev/autoscale-maximum": "1"}, "reserved"),
+    ]:
+        assert all(fault in told for told in faults(notes))
