@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from argosy_core.autoscale.policies import read_policy
 from argosy_core.errors import InvalidRequest
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.meter import NO_METER, ApiMeter
 from argosy_kube.port import Cluster
+from argosy_kube.scaler_port import Scaler
 from argosy_kube.simulated.client import SimulatedCluster
+from argosy_kube.simulated.scaler import SimulatedScaler
 from argosy_kube.simulated.shared import SharedCluster
 
 if TYPE_CHECKING:
     from argosy_kube.kubernetes.api.credentials import CredentialSource
 
-__all__ = ["credential_source", "open_cluster"]
+__all__ = ["credential_source", "open_cluster", "open_scaler"]
 
 _FORMS: Final = (
     "write simulated:HOST:PORT, simulated:unix:PATH, kubernetes (default kubeconfig), kubernetes:PATH, "
@@ -65,6 +68,46 @@ def open_cluster(
             shares_pods=is_shared,
             meter=meter,
         )
+    simulated = SharedCluster if is_shared else SimulatedCluster
+    return simulated(_simulated_place(address), installation=installation, timeout_s=call_timeout_s)
+
+
+def open_scaler(
+    address: str,
+    *,
+    installation: str,
+    metrics: str,
+    settings: KubernetesSettings | None = None,
+    meter: ApiMeter = NO_METER,
+) -> Scaler:
+    """Return what an agent resizes pods with, by the address of their cluster; its forms are those of `open_cluster`.
+
+    Args:
+        address: Where the cluster is.
+        installation: Whose pods.
+        metrics: Where a Kubernetes tells what pods use: a value of `MetricsSource`; simulated clusters tell it.
+        settings: How a Kubernetes API server is used.
+        meter: Whom calls to an API server are told to.
+
+    Raises:
+        InvalidRequest: The address has none of these forms, or there is no such kubeconfig.
+    """
+    if not address.startswith(_KUBERNETES):
+        return SimulatedScaler(_simulated_place(address), installation=installation, read_policy=read_policy)
+    from argosy_kube.kubernetes.scaling.scaler import MetricsSource, PodScaler
+
+    return PodScaler(
+        credential_source(address),
+        installation=installation,
+        read_policy=read_policy,
+        settings=settings,
+        meter=meter,
+        metrics=MetricsSource(metrics),
+    )
+
+
+def _simulated_place(address: str) -> str:
+    """Return where a simulated cluster listens."""
     place = address.removeprefix(_SIMULATED)
     if place.startswith("unix:"):
         if place == "unix:":
@@ -73,8 +116,7 @@ def open_cluster(
         host, _, port = place.rpartition(":")
         if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) <= _MAX_PORT:
             raise InvalidRequest(f"cluster address {address!r} is none; {_FORMS}")
-    simulated = SharedCluster if is_shared else SimulatedCluster
-    return simulated(place, installation=installation, timeout_s=call_timeout_s)
+    return place
 
 
 def credential_source(address: str) -> CredentialSource:

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from argosy_core.errors import OutOfRange
 from argosy_core.job.classes import HostPort
-from argosy_core.ledger import Scaling
+from argosy_core.job.scaling import Scaling
 from argosy_core.nodes import Taint
 from argosy_core.reconcile import Creates, Deletes
 
@@ -37,6 +37,7 @@ __all__ = [
     "POD_KIND",
     "RUN_TIME_ANNOTATION",
     "START_DELAY_ANNOTATION",
+    "USE_ANNOTATION",
     "Change",
     "Cluster",
     "CreateCode",
@@ -70,6 +71,9 @@ MAX_DETAIL_LENGTH: Final = 160
 """Characters of the message of a detail."""
 START_DELAY_ANNOTATION: Final = "argosy.dev/simulated-start-delay"
 """How long a simulated pod stays pending, same form as the run time; 0 s if absent."""
+USE_ANNOTATION: Final = "argosy.dev/simulated-use"
+"""What a simulated pod would use, as `cpu=500m,memory=1Gi; cpu=2,memory=1Gi`: each for an equal part of its run. It
+uses no more than it has; if absent, its metrics tell nothing."""
 
 
 class WatchGone(OutOfRange):
@@ -248,6 +252,8 @@ class ObjectEvents:
     """By place: ports of their node that unmanaged pods have; only in events of all pods."""
     scalings: dict[int, Scaling] = field(default_factory=dict)
     """By place: within what pods are resized; only in events of all pods."""
+    scaling_notes: Mapping[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    """By row of `requests`: annotations that say how its pods are resized; simulated clusters only."""
     unlistable_kinds: tuple[str, ...] = ()
     """Kinds that the cluster does not let us list now, `*.group` for all of a group: that no object of theirs is
     here says nothing. As of this batch, whatever it brings."""

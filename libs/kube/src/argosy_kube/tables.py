@@ -58,22 +58,30 @@ class RequestTable:
         """Start with the resources every node has and no request."""
         self.axis: ResourceAxis = DEFAULT_AXIS
         self._rows: list[dict[str, int]] = []
-        self._index: dict[tuple[tuple[str, int], ...], int] = {}
+        self.notes: dict[int, tuple[tuple[str, str], ...]] = {}
+        """By row: annotations of the pods that ask for it, where these say how they are scaled."""
+        self._index: dict[tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]], int] = {}
         self._matrix: Int64Array = np.zeros((0, len(self.axis)), dtype=np.int64)
 
     def __len__(self) -> int:
         """Return the number of requests."""
         return len(self._rows)
 
-    def intern(self, amounts: Mapping[str, int]) -> int:
+    def intern(self, amounts: Mapping[str, int], notes: tuple[tuple[str, str], ...] = ()) -> int:
         """Return the row of a pod's request, adding it if it is new; `pods` is set to 1."""
-        key = tuple(sorted((name, amount) for name, amount in amounts.items() if amount and name != PODS))
-        row = self._index.get(key)
+        held = tuple(sorted((name, amount) for name, amount in amounts.items() if amount and name != PODS))
+        row = self._index.get((held, notes))
         if row is None:
-            row = self._index[key] = len(self._rows)
-            self._rows.append({**dict(key), PODS: 1})
-            self.extend(tuple(name for name, _ in key))
+            row = self._index[held, notes] = len(self._rows)
+            self._rows.append({**dict(held), PODS: 1})
+            self.extend(tuple(name for name, _ in held))
+            if notes:
+                self.notes[row] = notes
         return row
+
+    def variant(self, row: int, amounts: Mapping[str, int], notes: tuple[tuple[str, str], ...]) -> int:
+        """Return the row of a request that is as another one but for some amounts, and has these annotations."""
+        return self.intern({**self._rows[row], **amounts}, notes)
 
     def extend(self, names: tuple[str, ...]) -> None:
         """Put resources on the axis that are not there yet."""

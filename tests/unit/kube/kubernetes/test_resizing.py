@@ -24,8 +24,9 @@ from argosy_core.autoscale.events import (
 from argosy_core.errors import BackendUnavailable, InvalidRequest
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL
 from argosy_kube.kubernetes.api.credentials import CredentialSource
-from argosy_kube.kubernetes.scaling.scaler import MetricsSource, PodEvent, PodScaler
+from argosy_kube.kubernetes.scaling.scaler import MetricsSource, PodScaler
 from argosy_kube.kubernetes.scaling.sizes import SCALED_POD, ScaledPod, out_of_memory_count, read_size, resize_patch
+from argosy_kube.scaler_port import PodEvent
 from argosy_testkit.fake_kube_api.faults import ApiFault
 from argosy_testkit.fake_kube_api.lab import QUICK, FakeKubeLab
 

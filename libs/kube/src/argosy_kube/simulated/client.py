@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
+from uuid import UUID
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotFound
+from argosy_core.job.scaling import SCALED
 from argosy_core.reconcile import Creates, Deletes
 from argosy_kube.port import CreateResult, DeleteResult, NodeDescription, NodeEvents, ObjectEvents, Selector, WatchGone
 from argosy_kube.simulated import wire
@@ -59,6 +62,7 @@ class _Connection:
                 texts=known.texts + answer.texts,
                 resources=resources,
                 requests=rows if answer.resources or len(rows) else known.requests,
+                notes={**known.notes, **answer.notes},
             )
         columns = EventColumns.unpack(answer.count, body)
         return build_events(columns, known, installation=self.opened.installation, version=answer.version)
@@ -206,6 +210,21 @@ class SimulatedCluster:
             NotFound: There is no such node.
         """
         await self._call(wire.AddUnmanagedPods(node=node, amounts=amounts, count=count))
+
+    async def resize(self, uid: str, version: int, amounts: tuple[int, ...]) -> int:
+        """Give a pod another size, by resource of SCALED; return its version then, 0 if it is at another one.
+
+        Raises:
+            InvalidRequest: It cannot have that size; the text says why.
+        """
+        answer, _ = await self._call(wire.Resize(uid=UUID(uid).bytes, version=version, amounts=amounts))
+        return _expect(answer, wire.Resized).version
+
+    async def read_usage(self, uids: Sequence[str]) -> npt.NDArray[np.float64]:
+        """Return (n, resource of SCALED) what pods use, base units; not a number where nothing is told."""
+        answer, body = await self._call(wire.ReadUsage(), b"".join(UUID(uid).bytes for uid in uids))
+        _expect(answer, wire.Usage)
+        return np.frombuffer(body, np.float64).reshape(len(uids), len(SCALED))
 
     async def audit(self) -> Audit:
         """Return what the cluster counted since it started."""

@@ -87,7 +87,12 @@ def read_recipes(batch: Creates, book: RecipeBook, answer: CreateResponse) -> In
             recipes[position] = found
         else:
             answer.refuse(np.flatnonzero(inverse == position), CreateCode.REJECTED, found)
-    return recipes[inverse]
+    found_recipes: Int32Array = recipes[inverse]
+    if book.has_scaled:
+        pairs = zip(found_recipes.tolist(), batch.owner_column.tolist(), strict=True)
+        queued = [book.for_queue(recipe, batch.owners[owner][0]) if recipe >= 0 else -1 for recipe, owner in pairs]
+        found_recipes = np.array(queued, dtype=np.int32)
+    return found_recipes
 
 
 @dataclass(frozen=True, slots=True)

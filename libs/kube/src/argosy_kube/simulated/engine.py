@@ -37,6 +37,7 @@ from argosy_kube.simulated.faults import Audit, Fault, FaultKind, PendingFaults
 from argosy_kube.simulated.journal import Journal
 from argosy_kube.simulated.objects import GONE, SLOT_MASK, ObjectTable
 from argosy_kube.simulated.recipes import RecipeBook
+from argosy_kube.simulated.sizes import PodSizes
 from argosy_kube.simulated.tables import NodeTable
 from argosy_kube.simulated.tally import Tally
 from argosy_kube.simulated.timers import TimerWheel
@@ -85,6 +86,8 @@ class ClusterEngine:
         self._timers = TimerWheel(start_us)
         self._late: Int32Array = np.zeros(0, dtype=np.int32)
         self._tally = Tally()
+        self.sizes = PodSizes(self._objects, self.nodes, self.requests, journal=self.journal, tally=self._tally)
+        """What resizes pods."""
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -126,6 +129,7 @@ class ClusterEngine:
         chained = objects.chained[slots]
         if chained.any():
             self._count_doubles(slots[chained])
+        objects.started_us[slots] = self.now_us
         self._book_running(slots, 1)
         self._tally.max_running = max(self._tally.max_running, self._tally.running)
         self._set_timers(slots, self.now_us + objects.run_us[slots])
@@ -262,7 +266,7 @@ class ClusterEngine:
         """Put new objects into the table, with run times drawn; return their slots."""
         book, count = self._recipes, len(recipe)
         times, rest = book.times_us[recipe], book.columns[recipe]
-        wide = np.zeros((count, 7), dtype=np.int64)
+        wide = np.zeros((count, 8), dtype=np.int64)
         wide[:, 2], wide[:, 5] = runs[0], runs[1]
         wide[:, 6] = self._draw(times[:, 0], times[:, 1])
         narrow = np.full((count, 8), -1, dtype=np.int32)

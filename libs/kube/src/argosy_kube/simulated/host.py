@@ -128,6 +128,7 @@ class ClusterHost:
                 texts=engine.texts.texts,
                 resources=engine.requests.axis.names,
                 requests=requests,
+                notes=engine.requests.notes,
             )
         return known
 

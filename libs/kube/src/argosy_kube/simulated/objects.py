@@ -115,8 +115,8 @@ class ObjectTable:
         self._free: Int32Array = np.zeros(0, dtype=np.int32)
         self._free_count = 0
         self._rows = 0
-        self.wide: Int64Array = np.zeros((0, _WIDE + 1), dtype=np.int64)
-        """(slot, 7): as in events, then the run time."""
+        self.wide: Int64Array = np.zeros((0, _WIDE + 2), dtype=np.int64)
+        """(slot, 8): as in events, then the run time, and when it began."""
         self.narrow: Int32Array = np.zeros((0, _NARROW + 2), dtype=np.int32)
         """(slot, 8): as in events, then the exit code to come, and the slot of what stands behind (`chained`) or -1."""
         self.small: Int16Array = np.zeros((0, _SMALL), dtype=np.int16)
@@ -131,7 +131,7 @@ class ObjectTable:
 
     def _name_columns(self) -> None:
         self.low, self.handle, self.run_us = self.wide[:, 1], self.wide[:, 2], self.wide[:, 6]
-        self.version, self.ordinal = self.wide[:, 4], self.wide[:, 5]
+        self.version, self.ordinal, self.started_us = self.wide[:, 4], self.wide[:, 5], self.wide[:, 7]
         self.node, self.exit_code = self.narrow[:, 0], self.narrow[:, 1]
         self.reason, self.request, self.name = self.narrow[:, 2], self.narrow[:, 3], self.narrow[:, 5]
         self.planned_exit_code, self.previous = self.narrow[:, 6], self.narrow[:, 7]
@@ -141,7 +141,7 @@ class ObjectTable:
         """Give n objects slots and uids; they are pending, hold nothing and stand alone.
 
         Args:
-            wide: (n, 7) rows as in `wide`; the uid is filled in.
+            wide: (n, 8) rows as in `wide`; the uid is filled in.
             narrow: (n, 8) rows as in `narrow`.
             small: (n, 3) rows as in `small`.
         """

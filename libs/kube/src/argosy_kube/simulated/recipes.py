@@ -7,7 +7,7 @@ or commands share one recipe, so a pod costs an index.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.kinds import kind_name
 from argosy_core.job.requests import effective_request
+from argosy_core.job.scaling import QUEUE_ANNOTATION
 from argosy_core.resources import parse_quantity
 from argosy_kube.port import (
     EXIT_CODE_ANNOTATION,
@@ -24,6 +25,7 @@ from argosy_kube.port import (
     Int32Array,
     Int64Array,
 )
+from argosy_kube.simulated.sizes import scaling_notes
 from argosy_kube.tables import RequestTable, TextTable, grow_rows
 
 __all__ = ["RecipeBook", "parse_span"]
@@ -139,17 +141,21 @@ class RecipeBook:
         self._texts = texts
         self._by_value: dict[_Recipe, int] = {}
         self._by_source: dict[tuple[bytes, int, bytes], int | str] = {}
+        self._values: list[_Recipe] = []
         self.columns: Int32Array = np.zeros((0, 4), dtype=np.int32)
         """(recipes, 4): kind, request, exit code, namespace."""
         self.times_us: Int64Array = np.zeros((0, 4), dtype=np.int64)
         """(recipes, 4): run time from, to, start delay from, to."""
         self.has_delay = False
         """Some recipe has a start delay."""
+        self.has_scaled = False
+        """Pods of some recipe are scaled."""
 
     def trim(self) -> None:
         """Forget recipes if there are very many; call it when no recipe index is in use."""
         if len(self._by_value) > _KEPT_RECIPES:
             self._by_value.clear()
+            self._values.clear()
             self._by_source.clear()
 
     def find(self, bag: bytes, position: int, metadata: bytes) -> int | str:
@@ -165,6 +171,15 @@ class RecipeBook:
                 found = f"object {position} of the bag is not valid: {error}"
             self._by_source[key] = found
         return found
+
+    def for_queue(self, recipe: int, queue: str) -> int:
+        """Return the recipe of a queue's pod: the same one, unless its pods are scaled."""
+        value = self._values[recipe]
+        notes = self._requests.notes.get(value.request, ())
+        if not notes:
+            return recipe
+        row = self._requests.variant(value.request, {}, (*notes, (QUEUE_ANNOTATION, queue)))
+        return self._intern(replace(value, request=row))
 
     def unmanaged_pod(self, amounts: dict[str, int]) -> int:
         """Return the recipe of an unmanaged pod that asks for these amounts and never ends."""
@@ -186,15 +201,18 @@ class RecipeBook:
         run_us = parse_span(notes.get(RUN_TIME_ANNOTATION, _DEFAULT_RUN_TIME))
         delay_us = parse_span(notes.get(START_DELAY_ANNOTATION, "0s"))
         exit_code = _exit_code(notes.get(EXIT_CODE_ANNOTATION, "0"))
-        return _Recipe(kind, self._requests.intern(_pod_request(spec)), exit_code, namespace, *run_us, *delay_us)
+        request = self._requests.intern(_pod_request(spec), scaling_notes(notes))
+        return _Recipe(kind, request, exit_code, namespace, *run_us, *delay_us)
 
     def _intern(self, recipe: _Recipe) -> int:
         index = self._by_value.get(recipe)
         if index is None:
-            index = self._by_value[recipe] = len(self._by_value)
+            index = self._by_value[recipe] = len(self._values)
+            self._values.append(recipe)
             rows = index + 1
             self.columns, self.times_us = grow_rows(self.columns, rows), grow_rows(self.times_us, rows)
             self.columns[index] = (recipe.kind, recipe.request, recipe.exit_code, recipe.namespace)
             self.times_us[index] = (recipe.run_from_us, recipe.run_to_us, recipe.delay_from_us, recipe.delay_to_us)
             self.has_delay = self.has_delay or recipe.delay_to_us > 0
+            self.has_scaled = self.has_scaled or recipe.request in self._requests.notes
         return index

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from argosy_core.job.scaling import Scaling, read_scaling
 from argosy_kube.port import Int16Array, Int64Array, ObjectEvents, Selector
 from argosy_kube.simulated.objects import EventBlock, EventColumns
 
@@ -26,6 +28,8 @@ class Tables:
     """Columns of `requests`."""
     requests: Int64Array
     """Distinct requests."""
+    notes: Mapping[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    """By row of `requests`: annotations that say how the pods of the row are scaled."""
 
 
 def select_columns(columns: EventColumns, selector: Selector, installation: int) -> EventColumns:
@@ -97,4 +101,17 @@ def build_events(columns: EventColumns, tables: Tables, *, installation: int, ve
         resources=tables.resources,
         requests=tables.requests,
         version=version,
+        scalings=_scalings(columns, tables) if tables.notes else {},
+        scaling_notes=tables.notes,
     )
+
+
+def _scalings(columns: EventColumns, tables: Tables) -> dict[int, Scaling]:
+    """Return by place within what pods are resized."""
+    scalings: dict[int, Scaling] = {}
+    rows = columns.narrow[:, 3]
+    for place in np.flatnonzero(np.isin(rows, np.fromiter(tables.notes, np.int32))).tolist():
+        scaling = read_scaling(dict(tables.notes[int(rows[place])]))
+        if scaling is not None:
+            scalings[place] = scaling
+    return scalings

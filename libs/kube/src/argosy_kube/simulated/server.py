@@ -19,6 +19,7 @@ from argosy_kube.simulated.host import ClusterHost
 from argosy_kube.simulated.objects import EventColumns
 from argosy_kube.simulated.pod_log import read_simulated_log
 from argosy_kube.simulated.selection import select_block, select_columns, select_objects
+from argosy_kube.simulated.sizes import SizeConflict
 
 __all__ = ["serve_cluster"]
 
@@ -125,10 +126,19 @@ class _Connection:
                     async for events in watch:
                         await self._send(_nodes(events))
                 self._writer.close()
-            case wire.ReadLog():
-                await self._read_log(request)
+            case wire.ReadLog() | wire.ReadUsage():
+                await self._read(request, body)
             case _:
                 await self._send(self._control(request))
+
+    def _resize(self, request: wire.Resize) -> wire.Resized:
+        engine, uid = self._host.meet(), np.frombuffer(request.uid, np.uint8)
+        try:
+            return wire.Resized(version=engine.sizes.resize(uid, request.version, request.amounts, engine.now_us))
+        except SizeConflict:
+            return wire.Resized(version=0)
+        finally:
+            self._host.wake()
 
     def _control(self, request: wire.Request) -> wire.Answer:
         host = self._host
@@ -136,6 +146,8 @@ class _Connection:
             case wire.Open(installation=installation):
                 self._installation = host.engine.installations.intern(installation)
                 return wire.Opened(uid=host.engine.uid, installation=self._installation)
+            case wire.Resize():
+                return self._resize(request)
             case wire.TakeAudit():
                 return wire.Audited(audit=host.audit())
             case wire.Inject(fault=fault):
@@ -192,8 +204,11 @@ class _Connection:
                     await self._send_events(len(columns), body, version)
         self._writer.close()
 
-    async def _read_log(self, request: wire.ReadLog) -> None:
-        self._host.meet()
+    async def _read(self, request: wire.ReadLog | wire.ReadUsage, body: bytes) -> None:
+        engine = self._host.meet()
+        if isinstance(request, wire.ReadUsage):
+            used = engine.sizes.usage(np.frombuffer(body, np.uint8).reshape(-1, 16), engine.now_us)
+            return await self._send(wire.Usage(), used.tobytes())
         pieces = read_simulated_log(
             self._host,
             self._installation,
@@ -205,7 +220,7 @@ class _Connection:
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
                 await self._send(wire.LogPart(), piece)
-        await self._send(wire.Done())
+        return await self._send(wire.Done())
 
     async def _send_events(self, count: int, body: bytes, version: int) -> None:
         tables, sent = self._host.tables(), self._sent
@@ -221,6 +236,7 @@ class _Connection:
             texts=tables.texts[sent.texts :],
             resources=resources,
             requests=np.ascontiguousarray(tables.requests[sent.requests :]).tobytes(),
+            notes={row: notes for row, notes in tables.notes.items() if row >= sent.requests} if tables.notes else {},
         )
         sent.kinds, sent.nodes, sent.texts = len(tables.kinds), len(tables.nodes), len(tables.texts)
         sent.requests = len(tables.requests)

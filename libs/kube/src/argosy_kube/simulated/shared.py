@@ -54,12 +54,14 @@ def select_events(events: ObjectEvents, selector: Selector, *, after_version: in
         mask = mask & (events.version_column > after_version)
     if mask.all():
         return events
-    details = events.details
-    if details:
+    details, scalings = events.details, events.scalings
+    if details or scalings:
         places = (np.cumsum(mask) - 1).tolist()
         details = {places[place]: detail for place, detail in details.items() if mask[place]}
+        scalings = {places[place]: scaling for place, scaling in scalings.items() if mask[place]}
     # No pod of a simulated cluster has host ports of its own, so there are none to move.
-    return replace(events, details=details, **{name: getattr(events, name)[mask] for name in _COLUMNS})
+    columns = {name: getattr(events, name)[mask] for name in _COLUMNS}
+    return replace(events, details=details, scalings=scalings, **columns)
 
 
 @dataclass(slots=True, eq=False)

@@ -47,10 +47,14 @@ __all__ = [
     "Opened",
     "PutNodes",
     "ReadLog",
+    "ReadUsage",
     "Refused",
     "RemoveNode",
     "Request",
+    "Resize",
+    "Resized",
     "TakeAudit",
+    "Usage",
     "WatchNodes",
     "WatchObjects",
     "frame",
@@ -196,6 +200,21 @@ class AddUnmanagedPods(_Message):
     """How many."""
 
 
+class Resize(_Message):
+    """Gives a pod another size; asks for Resized."""
+
+    uid: bytes
+    """Its uid."""
+    version: int
+    """Version that it must be at."""
+    amounts: tuple[int, ...]
+    """By resource of SCALED, base units."""
+
+
+class ReadUsage(_Message):
+    """Asks for Usage; the body holds uids."""
+
+
 class TakeAudit(_Message):
     """Asks for Audited."""
 
@@ -250,6 +269,8 @@ class Events(_Message):
     """All resource names if they changed; the requests then begin anew."""
     requests: bytes = b""
     """int64, row-major: new rows of requests."""
+    notes: dict[int, tuple[tuple[str, str], ...]] = {}
+    """By row: annotations of new rows that say how pods are scaled."""
 
 
 class Created(_Message):
@@ -274,6 +295,17 @@ class Done(_Message):
 
 class LogPart(_Message):
     """A piece of a log; the body holds its bytes."""
+
+
+class Resized(_Message):
+    """Answer to Resize."""
+
+    version: int
+    """Version of the pod then; 0 if it is at another one than was asked for, and nothing was done."""
+
+
+class Usage(_Message):
+    """Answer to ReadUsage; the body holds float64 (pod, resource of SCALED), base units."""
 
 
 class Audited(_Message):
@@ -307,8 +339,10 @@ Request = (
     | AddUnmanagedPods
     | TakeAudit
     | ReadLog
+    | Resize
+    | ReadUsage
 )
-Answer = Opened | Nodes | Events | Created | Deleted | Done | Audited | LogPart | Refused
+Answer = Opened | Nodes | Events | Created | Deleted | Done | Audited | LogPart | Resized | Usage | Refused
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _REQUESTS: Final[msgspec.msgpack.Decoder[Request]] = msgspec.msgpack.Decoder(Request)

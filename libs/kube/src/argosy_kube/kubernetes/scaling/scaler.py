@@ -18,7 +18,6 @@ from argosy_core.autoscale.events import (
     MetricsSeen,
     OutOfMemory,
     PodGone,
-    PodSeen,
     Resize,
     ResizeEnded,
     ResizeOutcome,
@@ -53,11 +52,10 @@ from argosy_kube.kubernetes.scaling.usage import (
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.meter import NO_METER, ApiMeter
 from argosy_kube.port import PodPhase
+from argosy_kube.scaler_port import PodEvent
 
-__all__ = ["MetricsSource", "PodEvent", "PodScaler"]
+__all__ = ["MetricsSource", "PodScaler"]
 
-PodEvent = PodSeen | PodGone | OutOfMemory
-"""What the watch of pods tells an agent."""
 _METRICS_PATH: Final = "/apis/metrics.k8s.io/v1beta1/pods"
 _UID_PATH: Final = "/api/v1/namespaces/kube-system"
 _UNKNOWN: Final = PodUse()
@@ -125,22 +123,14 @@ class PodScaler:
         """Why pods are not scaled whose annotations cannot be read, by uid."""
 
     async def cluster_uid(self) -> str:
-        """Return the uid of the namespace kube-system.
-
-        Raises:
-            BackendUnavailable: The API server did not tell.
-        """
+        """Return the uid of the namespace kube-system; see Scaler."""
         try:
             return decode(KEYS, await self._server.call("GET", _UID_PATH, priority=Priority.READ)).metadata.uid
         except ApiFailure as failure:
             raise unavailable(failure, "reading the cluster's uid") from failure
 
     async def follow(self) -> AsyncGenerator[list[PodEvent], None]:
-        """Give all pods, then what changes; for ever, until the watch fails for good.
-
-        Raises:
-            BackendUnavailable: They cannot be listed or watched; begin again.
-        """
+        """See Scaler."""
         news, pods = asyncio.Event(), list[ScaledPod]()
 
         def begin() -> Callable[[list[ScaledPod]], None]:
@@ -194,12 +184,7 @@ class PodScaler:
         return PodGone(uid)
 
     async def resize(self, resize: Resize, timeout_s: float) -> ResizeEnded:
-        """Give a pod another size, and return what became of it; never raises for an answer.
-
-        Args:
-            resize: What to do.
-            timeout_s: How long it may take, seconds.
-        """
+        """See Scaler."""
         pod = self._known.get(resize.uid)
         if pod is None:
             return _ended(resize, ResizeOutcome.REFUSED, reason="the pod is gone")
@@ -228,11 +213,7 @@ class PodScaler:
         return _ended(resize, ResizeOutcome.ACCEPTED, version=version)
 
     async def read_usage(self) -> MetricsSeen:
-        """Return what the scaled pods use; not a number for those of which nothing is told.
-
-        Raises:
-            BackendUnavailable: There is no source of metrics, or none of it answers.
-        """
+        """See Scaler."""
         if self._metrics is MetricsSource.API:
             uses = await self._read_answer("", f"{_METRICS_PATH}?{self._query}")
         else:
