@@ -11,19 +11,23 @@ from typing import Any
 
 import kubernetes.config  # noqa: F401 - takes a second, which no test's call shall wait for
 import pytest
+import yaml
 
+from argosy.channel_credentials import ChannelCredentials, hash_token
 from argosy_agent.__main__ import main
 from argosy_agent.app import start
 from argosy_agent.config import AgentConfig
 from argosy_core.autoscale import AgentSettings
 from argosy_core.errors import InvalidRequest
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
+from argosy_runtime.access.guard import CallerSettings
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_sampler.app import start as start_sampler
 from argosy_sampler.config import PermitConfig, SamplerConfig
 from argosy_testkit.fake_kube_api import FakeKubeApi
 from argosy_testkit.fake_kube_api.lab import QUICK, FakeKubeLab
+from argosy_testkit.tls_endpoint import Certificates
 
 TIMEOUT_S = 20.0
 NOTES = {
@@ -69,9 +73,9 @@ class Mesh:
             yield
             life.request_stop()
 
-    def sampler(self) -> Any:
+    def sampler(self, **others: Any) -> Any:
         """Run the sampler; the server that it dials does not exist, which permits do not need."""
-        config = SamplerConfig(
+        fields: dict[str, Any] = dict(
             cluster="lab",
             cluster_address=f"kubernetes:{self.lab.kubeconfig}",
             server_addresses=("127.0.0.1:1",),
@@ -80,9 +84,10 @@ class Mesh:
             permits=PermitConfig(lease_s=1.2, margin_s=0.6, unit="cpu=500m,memory=1Gi"),
             grpc=GrpcSettings(listen=f"127.0.0.1:{self.port}"),
         )
+        config = SamplerConfig(**fields | others)
         return self.running("sampler", lambda life: start_sampler(life, config))
 
-    def agent(self) -> Any:
+    def agent(self, **others: Any) -> Any:
         """Run the agent."""
         config = AgentConfig(
             cluster="lab",
@@ -94,6 +99,7 @@ class Mesh:
             kubernetes=QUICK,
             scaling=AgentSettings(resize_timeout_s=0.3, refused_retry_s=0.2, resize_retry_s=0.2, hold_s=0.5),
             grpc=GrpcSettings(listen="127.0.0.1:0"),
+            **others,
         )
         return self.running("agent", lambda life: start(life, config))
 
@@ -154,17 +160,34 @@ async def test_an_agent_that_is_started_again_takes_its_pods_over_after_the_leas
         await mesh.until(lambda: mesh.cpu("busy") == "3000m")
 
 
+async def test_an_agent_shows_its_token_over_tls(mesh: Mesh, tmp_path: Path) -> None:
+    """A sampler that asks who speaks knows it as the agent of its cluster."""
+    authority = Certificates(tmp_path, "authority")
+    certificate, key = authority.issue("localhost")
+    (tmp_path / "token").write_text("secret")
+    entry = {"cluster": "lab", "part": "agent", "sha256": hash_token("secret")}
+    (tmp_path / "tokens.yaml").write_text(yaml.safe_dump({"tokens": [entry]}))
+    secured = GrpcSettings(listen=f"127.0.0.1:{mesh.port}", certificate_file=str(certificate), key_file=str(key))
+    access = CallerSettings(tokens_file=str(tmp_path / "tokens.yaml"))
+    known = ChannelCredentials(
+        authority_file=str(authority.authority), server_name="localhost", token_file=str(tmp_path / "token")
+    )
+    mesh.make("busy", 1, "500m", "1Gi")
+    mesh.lab.api.uses["default", "busy"] = ("4", "700Mi")
+    async with mesh.sampler(grpc=secured, access=access), mesh.agent(credentials=known):
+        await mesh.until(lambda: mesh.cpu("busy") == "3000m")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "cluster"),
-        (["--cluster", "c", "--cluster-address", "unix:/s", "--sampler-address", "a:1"], "that of a Kubernetes"),
         (
             ["--cluster", "c", "--cluster-address", "kubernetes", "--sampler-address", "a:1", "--metrics", "x"],
             "metrics",
         ),
     ],
-    ids=["nothing set", "a simulated cluster", "unknown source"],
+    ids=["nothing set", "unknown source"],
 )
 def test_main_refuses_a_bad_configuration(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]

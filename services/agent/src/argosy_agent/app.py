@@ -13,9 +13,7 @@ from argosy_agent.loop import AgentLoop
 from argosy_agent.session import PermitSession
 from argosy_core.access import ClusterPart
 from argosy_core.autoscale import Agent
-from argosy_core.autoscale.policies import read_policy
-from argosy_kube.kubernetes.scaling.scaler import MetricsSource, PodScaler
-from argosy_kube.opening import credential_source
+from argosy_kube.opening import open_scaler
 from argosy_runtime.channel import Backoff
 from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.joining import join_cluster
@@ -41,6 +39,13 @@ async def start(life: Lifecycle, config: AgentConfig) -> None:
     """
     log = get_logger(cluster=config.cluster)
     new_backoff = partial(Backoff, rng=np.random.default_rng(), most_s=config.retry_most_s)
+    scaler = open_scaler(
+        config.cluster_address,
+        installation=config.installation,
+        metrics=config.metrics,
+        settings=config.kubernetes,
+        meter=KubeMeter(config.cluster),
+    )
     server = GrpcServer(config.grpc)
     await server.start(serving=False)
     life.on_close(partial(server.stop, 0.0))
@@ -48,14 +53,6 @@ async def start(life: Lifecycle, config: AgentConfig) -> None:
     if config.metrics_listen:
         metrics = MetricsServer(config.metrics_listen)
         life.on_close(partial(asyncio.to_thread, metrics.close))
-    scaler = PodScaler(
-        credential_source(config.cluster_address),
-        installation=config.installation,
-        read_policy=read_policy,
-        settings=config.kubernetes,
-        meter=KubeMeter(config.cluster),
-        metrics=MetricsSource(config.metrics),
-    )
     life.on_close(scaler.close)
     loop = AgentLoop(
         Agent(config.scaling),
@@ -72,8 +69,15 @@ async def start(life: Lifecycle, config: AgentConfig) -> None:
         session = PermitSession(proved, scaler.cluster_uid, tell=loop.tell, backoff=new_backoff(), log=log)
         await server.set_serving(True)
         async with asyncio.TaskGroup() as parts:
-            parts.create_task(loop.run(session), name="actions")
+            acting = parts.create_task(loop.run(session), name="actions")
             parts.create_task(session.run(), name="session")
+
+            async def leave() -> None:
+                acting.cancel()
+                await asyncio.wait({acting})
+                await session.leave()
+
+            life.on_drain(leave)
 
     life.spawn(loop.follow_pods(new_backoff()), name="pods")
     life.spawn(loop.read_metrics(config.metrics_interval_s), name="metrics")

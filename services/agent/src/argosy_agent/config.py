@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from argosy_core.autoscale import AgentSettings
-from argosy_core.errors import InvalidRequest
 from argosy_kube import KubernetesSettings
 from argosy_runtime.channel import ChannelCredentials
 from argosy_runtime.config import require_names
@@ -30,13 +29,13 @@ class AgentConfig:
     """Name of the cluster."""
     cluster_address: str
     """Where the cluster is: `kubernetes`, `kubernetes:/path/to/kubeconfig`, `kubernetes:/path#context` or
-    `kubernetes:in-cluster`. Pods of simulated clusters have no sizes to change."""
+    `kubernetes:in-cluster`; or `simulated:host:port`."""
     sampler_address: str
     """host:port of the cluster's sampler, or of its cluster agent, which permits what pods may have."""
     installation: str = "argosy"
     """Installation whose labels make a pod ours; must be the sampler's."""
     metrics: Literal["metrics-api", "kubelet-summary", "kubelet-page"] = "metrics-api"
-    """Where it is read what pods use: the Kubernetes metrics API, or each kubelet's `/stats/summary` or
+    """Where it is read what pods of a Kubernetes use: the Kubernetes metrics API, or each kubelet's `/stats/summary` or
     `/metrics/resource`."""
     metrics_interval_s: float = 5.0
     """How often that is read, seconds."""
@@ -51,7 +50,7 @@ class AgentConfig:
     log_level: LogLevel = "info"
     """Least severe level that is logged; what happens to each pod's size is `info`."""
     drain_s: float = field(default=1.0, metadata={"may_be_zero": True})
-    """How long stopping may take, seconds; resizes under way are left to the API server."""
+    """How long it may take to give permits back when stopping, seconds; resizes under way are left to the cluster."""
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     """How the API server is used."""
     credentials: ChannelCredentials = field(default_factory=ChannelCredentials)
@@ -64,11 +63,9 @@ class AgentConfig:
     """Where health and reflection are served."""
 
     def __post_init__(self) -> None:
-        """Refuse a cluster whose pods cannot be resized, and names that are none.
+        """Refuse a name that is none.
 
         Raises:
-            InvalidRequest: `cluster_address` is not that of a Kubernetes, or `installation` is no name.
+            InvalidRequest: `installation` is no name.
         """
         require_names({"installation": self.installation})
-        if not self.cluster_address.startswith("kubernetes"):
-            raise InvalidRequest("cluster_address must be that of a Kubernetes: pods of others are not resized")

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from argosy_core.autoscale import Agent, next_actions
 from argosy_core.autoscale.events import Event, PermitRequest, Resize, StoryEntry
 from argosy_core.errors import BackendUnavailable
-from argosy_kube.kubernetes.scaling.scaler import PodScaler
+from argosy_kube.scaler_port import Scaler
 from argosy_runtime.channel import Backoff
 from argosy_runtime.logs import Logger
 from argosy_runtime.metrics import METRICS
@@ -44,7 +44,7 @@ class AgentLoop:
         log: Where stories are told.
     """
 
-    def __init__(self, agent: Agent, scaler: PodScaler, *, cluster: str, resize_timeout_s: float, log: Logger) -> None:
+    def __init__(self, agent: Agent, scaler: Scaler, *, cluster: str, resize_timeout_s: float, log: Logger) -> None:
         """Have heard of nothing."""
         self._agent = agent
         self._scaler = scaler

@@ -64,6 +64,8 @@ class PermitSession:
         self._outbox: asyncio.Queue[permit_pb2.SessionRequest] | None = None
         self._max_pod_count = 1
         self._sent: deque[tuple[int, float]] = deque()
+        self._is_leaving = False
+        self._left = asyncio.Event()
 
     def send(self, requests: Sequence[PermitRequest]) -> None:
         """Say what pods want; without a session it is lost, as the agent then learns.
@@ -77,8 +79,16 @@ class PermitSession:
             elif outbox is not None:
                 self._outbox = None
 
+    async def leave(self) -> None:
+        """Give all permits back and hold no session any more; nothing may be resized from now on."""
+        self._is_leaving = True
+        outbox = self._outbox
+        if outbox is not None and not outbox.full():
+            outbox.put_nowait(permit_pb2.SessionRequest(goodbye=permit_pb2.Goodbye()))
+            await self._left.wait()
+
     async def run(self) -> None:
-        """Hold sessions, one after the other, until cancelled."""
+        """Hold sessions, one after the other, until cancelled or left."""
         while True:
             try:
                 await self._hold()
@@ -86,6 +96,9 @@ class PermitSession:
             except (grpc.RpcError, ArgosyError, asyncio.InvalidStateError, TimeoutError) as cause:
                 error = from_rpc_error(cause) if isinstance(cause, grpc.RpcError) else cause
                 reason = f"{type(error).__name__}: {error}"
+            if self._is_leaving:
+                self._left.set()
+                return
             wait_s = self._backoff.next_wait_s()
             self._log.warning("session ended", reason=reason, wait_s=round(wait_s, 3))
             await asyncio.sleep(wait_s)
