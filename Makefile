@@ -116,7 +116,7 @@ compose-up: ## start the stack of docker-compose.yml
 	$(COMPOSE) up -d --build
 
 compose-down: ## stop it, profiles included, and forget everything
-	$(COMPOSE) --profile observability --profile kubernetes --profile events down -v --remove-orphans
+	$(COMPOSE) --profile observability --profile autoscale --profile kubernetes --profile events down -v --remove-orphans
 
 logs: ## follow its logs; SERVICE=leader for one service
 	$(COMPOSE) logs -f --tail 100 $(SERVICE)

@@ -12,6 +12,7 @@ import yaml
 from images.helm import find_helm
 from testbed.cluster import KubeApi
 
+from argosy_agent.config import AgentConfig
 from argosy_cluster_agent.config import ClusterAgentConfig
 from argosy_core.errors import BackendUnavailable
 from argosy_executor.config import ExecutorConfig
@@ -39,6 +40,12 @@ CHARTS = {
         *("--set", "cluster.executor.env[0].name=ARGOSY_CLUSTER_AGENT_IMAGE_TIMEOUT_S"),
         *("--set-string", "cluster.executor.env[0].value=0"),
     ],
+    "agent": ["--set", "cluster.agent.enabled=true", "--set", "cluster.combined=true"],
+    "agent that asks kubelets": [
+        *("--set", "cluster.agent.enabled=true", "--set", "cluster.agent.metrics=kubelet-summary"),
+        *("--set", "cluster.agent.env[0].name=ARGOSY_AGENT_METRICS_INTERVAL_S"),
+        *("--set-string", "cluster.agent.env[0].value=10"),
+    ],
     "kube-scheduler binds": ["--set", "cluster.binding=affinity"],
     "agent binds": ["--set", "cluster.binding=subresource", "--set", "cluster.combined=true"],
     "log and events on brokers of their own": [
@@ -55,6 +62,7 @@ CHARTS = {
 }
 CONFIGS: dict[str, type[Any]] = {
     "SERVER": ServerConfig, "SAMPLER": SamplerConfig, "EXECUTOR": ExecutorConfig, "CLUSTER_AGENT": ClusterAgentConfig,
+    "AGENT": AgentConfig,
 }  # fmt: skip
 
 

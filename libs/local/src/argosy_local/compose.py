@@ -66,8 +66,10 @@ class MeshPlan:
     """Further processes that may lead, roles leader-2, leader-3 and so on; they wait for the leader's end."""
     combined: bool = False
     """Run sampler and executor of a cluster as one process, its cluster agent, with one watch of the cluster."""
+    autoscale: bool = False
+    """Resize running pods, by an agent for each cluster."""
     flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """More flags by kind of process: server, sampler, executor, combined (cluster agents), cluster."""
+    """More flags by kind of process: server, sampler, executor, combined (cluster agents), agent, cluster."""
 
 
 def plan_processes(plan: MeshPlan, directory: Path) -> list[ProcessEntry]:
@@ -77,7 +79,7 @@ def plan_processes(plan: MeshPlan, directory: Path) -> list[ProcessEntry]:
         plan: What is wanted; node files are written below the directory.
         directory: The mesh's own directory.
     """
-    ports = iter(free_ports(3 + plan.standby_count + 3 * len(plan.clusters)))
+    ports = iter(free_ports(3 + plan.standby_count + 4 * len(plan.clusters)))
     api, *leaders = [f"127.0.0.1:{next(ports)}" for _ in range(2 + plan.standby_count)]
     if plan.port:
         api = f"127.0.0.1:{plan.port}"
@@ -90,7 +92,7 @@ def plan_processes(plan: MeshPlan, directory: Path) -> list[ProcessEntry]:
         address = f"127.0.0.1:{next(ports)}"
         behind.append(_entry("relay", _server(plan, "relay", address), address, directory, uses_database=True))
     for number, cluster in enumerate(plan.clusters):
-        addresses = [f"127.0.0.1:{next(ports)}" for _ in range(3)]
+        addresses = [f"127.0.0.1:{next(ports)}" for _ in range(4)]
         if cluster.address:
             addresses[0] = cluster.address
         else:
@@ -102,6 +104,10 @@ def plan_processes(plan: MeshPlan, directory: Path) -> list[ProcessEntry]:
             dials = (addresses[0], *leaders)
             arguments = _cluster_service(plan, role, cluster=cluster.name, dials=dials, listens=address)
             behind.append(_entry(f"{role}-{cluster.name}", arguments, address, directory))
+        if plan.autoscale:
+            arguments = _agent(plan, cluster=cluster.name, cluster_address=addresses[0], sampler=addresses[1])
+            listens = ("--grpc-listen", addresses[3])
+            behind.append(_entry(f"agent-{cluster.name}", [*arguments, *listens], addresses[3], directory))
     return entries + behind
 
 
@@ -152,6 +158,17 @@ def _cluster_service(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[st
         *("--log-level", plan.log_level),
         *waits,
         *plan.flags.get(role, ()),
+    ]
+
+
+def _agent(plan: MeshPlan, *, cluster: str, cluster_address: str, sampler: str) -> list[str]:
+    return [
+        *_python("argosy_agent"),
+        *("--cluster", cluster),
+        *("--cluster-address", cluster_address),
+        *("--sampler-address", sampler),
+        *("--log-level", plan.log_level),
+        *plan.flags.get("agent", ()),
     ]
 
 

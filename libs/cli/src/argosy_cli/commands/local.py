@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -51,6 +51,7 @@ _DEFAULT_PORT: Final = 50051
     help="Brokers to which job events are relayed for other systems, as in pulsar://127.0.0.1:6650; else none are.",
 )
 @click.option("--combined", is_flag=True, help="Run sampler and executor of a cluster as one process.")
+@click.option("--autoscale", is_flag=True, help="Resize running pods, by an agent for each cluster.")
 @output_options
 @click.pass_context
 def up(
@@ -62,8 +63,7 @@ def up(
     kinds: tuple[str, ...],
     speed: float,
     port: int | None,
-    combined: bool,
-    **urls: str,
+    **more: Any,  # noqa: ANN401 - the other options
 ) -> None:
     """Start a mesh on this machine, every role a process of its own, and return when it is ready.
 
@@ -84,11 +84,12 @@ def up(
         speed=speed,
         supervised=True,
         port=port if port is not None else mesh.kept_port or _DEFAULT_PORT,
-        database_url=urls["database_url"],
-        combined=combined,
-        event_log_url=urls["event_log"],
-        event_log_admin_url=urls["event_log_admin"],
-        events_url=urls["events_url"],
+        database_url=more["database_url"],
+        combined=more["combined"],
+        autoscale=more["autoscale"],
+        event_log_url=more["event_log"],
+        event_log_admin_url=more["event_log_admin"],
+        events_url=more["events_url"],
     )
     mesh.up(plan, tell=lambda text: click.echo(f"{text} ...", err=True))
     if settings.is_table:
@@ -96,7 +97,7 @@ def up(
             f"ready: server {mesh.server}, clusters {', '.join(mesh.cluster_names)}, logs in {mesh.directory}/logs"
         )
         if mesh.events_topic:
-            click.echo(f"job events: {mesh.events_topic} at {urls['events_url']}")
+            click.echo(f"job events: {mesh.events_topic} at {more['events_url']}")
     else:
         told = {"server": mesh.server, "clusters": mesh.cluster_names, "directory": str(mesh.directory)}
         print_value(settings, {**told, "eventsTopic": mesh.events_topic} if mesh.events_topic else told)
