@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = {"argosy-proto"}
 USED_OTHERWISE = {
+    "argosy-agent": "started as a process",
     "argosy-cluster-agent": "started as a process",
     "argosy-executor": "started as a process",
     "argosy-sampler": "started as a process",
