@@ -136,7 +136,8 @@ def test_members_of_a_run_are_apart_from_rows_to_reports() -> None:
             uid_column=np.zeros((1, 16), np.uint8),
             texts=(),
         )
-        states = encode_reports(batch).states
+        states = encode_reports(batch, 77).states
+        assert states.sent_time_us == 77
         assert (states.attempt_column, states.member_column) == (b"\x02\0\0\0", column)
 
 

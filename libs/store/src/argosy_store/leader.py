@@ -41,7 +41,7 @@ ON CONFLICT (pool) DO UPDATE SET leader_id = excluded.leader_id, address = exclu
     epoch = p.epoch + CASE WHEN p.timeline IN ('', excluded.timeline) THEN 1 ELSE %(skipped)s END,
     expire_time = excluded.expire_time, timeline = excluded.timeline
 WHERE p.leader_id IN ('', excluded.leader_id) OR p.expire_time <= clock_timestamp()
-RETURNING epoch, log_position, round_state, timeline
+RETURNING epoch, log_position, round_state, timeline, argosy_now_us()
 """
 _SKIPPED_EPOCHS: Final = 1000
 """A promoted standby may lack the last epochs that its primary gave."""
@@ -54,6 +54,7 @@ log_failure = CASE WHEN %(publishes)s THEN '' WHEN %(failing_s)s::float8 IS NULL
 _RENEW: Final = f"""
 UPDATE pools SET expire_time = clock_timestamp() + make_interval(secs => %(lease)s), {_LOG_STATE}
 WHERE pool = %(pool)s AND epoch = %(epoch)s AND leader_id = %(leader)s AND leader_id <> ''
+RETURNING argosy_now_us()
 """
 _RESIGN: Final = f"""
 UPDATE pools SET leader_id = '', expire_time = clock_timestamp(), {_LOG_STATE}
@@ -82,6 +83,8 @@ class Leadership:
     """Position up to which the log has been applied."""
     round_state: bytes
     """State of the last round applied, opaque here."""
+    time_us: int
+    """The database's time, microseconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +151,9 @@ class LeaderStore:
         if row is None:
             return None
         self._leader_id, self._timeline = leader_id, row[3]
-        return Leadership(epoch=row[0], log_position=row[1], round_state=bytes(row[2]))
+        return Leadership(epoch=row[0], log_position=row[1], round_state=bytes(row[2]), time_us=row[4])
 
-    def renew(self, epoch: int, lease_s: float, log: LogState = _UNTRIED) -> None:
+    def renew(self, epoch: int, lease_s: float, log: LogState = _UNTRIED) -> int:
         """Lead on; also when the lease ran out, as long as nobody else took the pool: the epoch is the fence.
 
         Who leads is looked at, too: a database that lost what it had last could give an epoch twice.
@@ -164,14 +167,19 @@ class LeaderStore:
             log: Whether the leader can publish, for whoever asks the database how the pool is. A failure is told from
                 its beginning on, also if leaders follow each other meanwhile.
 
+        Returns:
+            The database's time, microseconds since the Unix epoch.
+
         Raises:
             StateConflict: Another leader took the pool, or this one resigned.
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._elector.use() as connection:
             values = {"leader": self._leader_id, "lease": lease_s, **self._log_values(epoch, log)}
-            if connection.execute(_RENEW, values).rowcount != 1:
-                raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
+            row = connection.execute(_RENEW, values).fetchone()
+        if row is None:
+            raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
+        return int(row[0])
 
     def resign(self, epoch: int, log: LogState = _UNTRIED) -> None:
         """Leave the pool to whoever comes, with what is known of the log; nothing if the lead was lost before.

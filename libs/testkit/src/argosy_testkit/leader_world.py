@@ -470,13 +470,21 @@ class LeaderWorld:
 
     # --- executors ----------------------------------------------------------------------------------------------------
 
-    def report(self, cluster: str, reports: Sequence[Report]) -> Transaction:
-        """Have a cluster's executor report states, and a cycle take them that places nothing; return what it stored."""
+    def report(self, cluster: str, reports: Sequence[Report], *, ahead_s: float = 0.0) -> Transaction:
+        """Have a cluster's executor report states, and a cycle take them that places nothing; return what it stored.
+
+        Args:
+            cluster: The cluster.
+            reports: What it reports.
+            ahead_s: How far its clock is ahead.
+        """
         told = self.clusters[cluster]
         told.batch += 1
-        columns = report_columns(reports, self.now_s)
+        there_s = self.now_s + ahead_s
+        columns = report_columns(reports, there_s)
         count = len(self.stored)
-        self._tell(hear.StatesReported(session=told.executor, batch=told.batch, columns=columns))
+        sent_us = round(there_s * 1e6)
+        self._tell(hear.StatesReported(session=told.executor, batch=told.batch, columns=columns, sent_us=sent_us))
         self.take()
         return self.stored[count] if len(self.stored) > count else Transaction()
 

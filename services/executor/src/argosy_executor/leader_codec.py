@@ -46,8 +46,8 @@ def encode_seen(members: Members) -> executor_pb2.SyncRequest:
     return executor_pb2.SyncRequest(seen=executor_pb2.SeenRuns(**member_columns(members)))
 
 
-def encode_reports(batch: ReportBatch) -> executor_pb2.SyncRequest:
-    """Return states as a message."""
+def encode_reports(batch: ReportBatch, sent_time_us: int) -> executor_pb2.SyncRequest:
+    """Return states as a message, sent at a moment of the clock that their times are of."""
     return executor_pb2.SyncRequest(
         states=executor_pb2.StateBatch(
             batch=batch.number,
@@ -60,6 +60,7 @@ def encode_reports(batch: ReportBatch) -> executor_pb2.SyncRequest:
             message_column=pack_column(batch.message_column, "int32"),
             uid_column=pack_column(batch.uid_column, "uuid"),
             texts=batch.texts,
+            sent_time_us=sent_time_us,
         )
     )
 

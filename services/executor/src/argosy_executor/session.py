@@ -327,7 +327,7 @@ class LeaderSession:
             while batch is not None:
                 stream.batches.append((batch.number, now.monotonic_s))
                 METRICS.reported_states.labels(self._config.cluster).inc(len(batch))
-                await stream.write(encode_reports(batch))
+                await stream.write(encode_reports(batch, self._ports.clock().wall_us))
                 batch = ports.reconciler.next_reports(now)
             if pause_s:
                 await asyncio.sleep(pause_s)

@@ -56,6 +56,23 @@ def test_run_past_its_time_limit_is_stopped_once_and_its_job_fails() -> None:
     assert next_due_s(world.state, world.now_s + 1e6) == float("inf")
 
 
+@pytest.mark.parametrize("ahead_s", [86_400.0, 3.0, -3.0, -86_400.0])
+def test_clock_of_an_executor_that_is_wrong_moves_no_time_limit(ahead_s: float) -> None:
+    """A day ahead a run would run a day too long, a day behind it would be stopped at once."""
+    world = LeaderWorld(clusters={"a": 1})
+    (handle,) = world.submit(1, options=(-1, LIMIT_S, -1))
+    world.round()
+    transaction = world.report("a", [Report(handle=handle, state=ObjectState.RUNNING)], ahead_s=ahead_s)
+    (states,) = transaction.objects
+    assert states.start_time_us.tolist() == [round(world.now_s * 1e6)]
+    world.now_s += LIMIT_S - 1
+    world.round()
+    assert stopped(world) == []
+    pass_limit(world)
+    world.round()
+    assert stopped(world) == [handle]
+
+
 @pytest.mark.parametrize(
     ("state", "failure", "outcome"),
     [

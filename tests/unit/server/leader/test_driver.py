@@ -12,6 +12,7 @@ from argosy_core.errors import InvariantViolation
 from argosy_core.leader import Budget
 from argosy_core.leader.events import Event, Explained, Moment, Origin, OriginKind, Role, Session, Stored, Tick
 from argosy_core.leader.instructions import Close, Load, Warn
+from argosy_server.leader.cycle.clock import DatabaseClock
 from argosy_server.leader.cycle.driver import LeaderDriver
 
 
@@ -52,7 +53,7 @@ class Machine:
 
 def new_driver(machine: Machine) -> LeaderDriver:
     """Return a driver of a machine."""
-    return LeaderDriver(machine)  # type: ignore[arg-type]
+    return LeaderDriver(machine, DatabaseClock(0))  # type: ignore[arg-type]
 
 
 async def test_an_event_of_carrying_out_an_instruction_is_handled_after_the_present_one() -> None:

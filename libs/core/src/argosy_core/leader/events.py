@@ -372,6 +372,8 @@ class StatesReported:
     """Number to acknowledge once they are stored."""
     columns: StateColumns
     """The states."""
+    sent_us: int = 0
+    """When they were sent by the clock of the executor, microseconds since the Unix epoch; 0 if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

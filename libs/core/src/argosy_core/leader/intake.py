@@ -61,6 +61,10 @@ from argosy_core.scheduler.messages import ClusterRuns
 __all__ = ["Intake", "Lacking", "join_jobs"]
 
 _CANCEL: Final = 1
+_CLOCK_TOLERANCE_US: Final = 1_000_000
+"""By how much a clock may be off before its times are corrected; messages take a part of it."""
+_MOST_SHIFTED_US: Final = 10 * 366 * 86_400_000_000
+"""By how much times are corrected at most; whoever is off by more than ten years lies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,7 @@ class Intake:
         self.suspects: Int64s = np.zeros(0, dtype=np.int64)
         """Handles of jobs that ended a term: they are not taken."""
         self.inbox: list[StatesReported] = []
+        self._wrong_clocks: set[str] = set()
         """State batches that wait for a round."""
 
     @property
@@ -308,6 +313,24 @@ class Intake:
         self._failed.append((cluster, runs, reason))
 
     # --- reports ------------------------------------------------------------------------------------------------------
+
+    def receive_states(self, event: StatesReported) -> None:
+        """Let states wait for a round, with times as our clock would have shown them.
+
+        A clock that is wrong on a cluster must neither end runs before their time limits nor let them run on.
+        """
+        now_us = self._term.now.db_us
+        behind_us = now_us - event.sent_us if event.sent_us else 0
+        if abs(behind_us) < _CLOCK_TOLERANCE_US:
+            behind_us = 0
+        elif event.session.cluster not in self._wrong_clocks:
+            self._wrong_clocks.add(event.session.cluster)
+            text = f"an executor's clock is off by {-behind_us / 1e6:.0f} s; its times are corrected"
+            self._term.say(Warn(text=text, subject=event.session.cluster))
+        shift_us = min(max(behind_us, -_MOST_SHIFTED_US), _MOST_SHIFTED_US)
+        time_us = np.clip(event.columns.time_us, 0, now_us + _MOST_SHIFTED_US) + shift_us
+        columns = replace(event.columns, time_us=np.clip(time_us, 0, now_us))
+        self.inbox.append(replace(event, columns=columns))
 
     def take_reports(self, transaction: Transaction) -> tuple[list[StatesReported], tuple[ClusterRuns, ...]]:
         """Take what executors reported, all at once; return it with the runs to stop for it."""

@@ -324,7 +324,7 @@ class LeaderMachine:
         """Let states wait for a round; those of a session that is over are reported again by the next."""
         if self._sessions.is_live(event.session):
             self._sessions.note_contact(event.session)
-            self._intake.inbox.append(event)
+            self._intake.receive_states(event)
             self._cycle.note_news()
 
     def _take_lost_rows(self, event: RowsLost) -> None:

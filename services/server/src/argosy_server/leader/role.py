@@ -18,7 +18,7 @@ from argosy.sampler.v1 import sampler_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable
 from argosy_server.leader.cycle.term import LeaderTerm
 from argosy_server.leader.log.choice import await_safe_log, open_log
-from argosy_server.leader.log.publishing import Publisher, ReportingStore
+from argosy_server.leader.log.publishing import ReportingStore
 from argosy_server.leader.sessions.executors import ExecutorService
 from argosy_server.leader.sessions.samplers import SamplerService
 from argosy_server.leader.show.view import LeaderMemoryView
@@ -137,13 +137,12 @@ class LeaderRole:
         """Lead until cancelled or until something fails."""
         # Whoever dials before the memory is loaded is told to wait here, not to look elsewhere.
         self._switch.known_leaders[self._config.pool] = self._switch.own_address
-        publisher = self._election.publisher = Publisher(self._log)
         term = LeaderTerm(
             self._config,
             leadership,
             store=self._store,
             log=self._log,
-            publisher=publisher,
+            election=self._election,
             samplers=self._samplers.sessions,
             executors=self._executors.sessions,
         )

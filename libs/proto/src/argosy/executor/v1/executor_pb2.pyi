@@ -95,7 +95,7 @@ class SeenRuns(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class StateBatch(_message.Message):
-    __slots__ = ("batch", "handle_column", "attempt_column", "object_column", "state_column", "time_us_column", "exit_code_column", "failure_column", "message_column", "uid_column", "texts", "member_column")
+    __slots__ = ("batch", "handle_column", "attempt_column", "object_column", "state_column", "time_us_column", "exit_code_column", "failure_column", "message_column", "uid_column", "texts", "member_column", "sent_time_us")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +108,7 @@ class StateBatch(_message.Message):
     UID_COLUMN_FIELD_NUMBER: _ClassVar[int]
     TEXTS_FIELD_NUMBER: _ClassVar[int]
     MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    SENT_TIME_US_FIELD_NUMBER: _ClassVar[int]
     batch: int
     handle_column: bytes
     attempt_column: bytes
@@ -120,7 +121,8 @@ class StateBatch(_message.Message):
     uid_column: bytes
     texts: _containers.RepeatedScalarFieldContainer[str]
     member_column: bytes
-    def __init__(self, batch: _Optional[int] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., object_column: _Optional[bytes] = ..., state_column: _Optional[bytes] = ..., time_us_column: _Optional[bytes] = ..., exit_code_column: _Optional[bytes] = ..., failure_column: _Optional[bytes] = ..., message_column: _Optional[bytes] = ..., uid_column: _Optional[bytes] = ..., texts: _Optional[_Iterable[str]] = ..., member_column: _Optional[bytes] = ...) -> None: ...
+    sent_time_us: int
+    def __init__(self, batch: _Optional[int] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., object_column: _Optional[bytes] = ..., state_column: _Optional[bytes] = ..., time_us_column: _Optional[bytes] = ..., exit_code_column: _Optional[bytes] = ..., failure_column: _Optional[bytes] = ..., message_column: _Optional[bytes] = ..., uid_column: _Optional[bytes] = ..., texts: _Optional[_Iterable[str]] = ..., member_column: _Optional[bytes] = ..., sent_time_us: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()

@@ -14,20 +14,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from argosy_core.leader.events import Moment, Tick
+from argosy_core.leader.events import Tick
 from argosy_core.leader.suspects import session_origin
 
 if TYPE_CHECKING:
     from argosy_core.leader import LeaderMachine
     from argosy_core.leader.events import Event, Origin
     from argosy_core.leader.instructions import Instruction
+    from argosy_server.leader.cycle.clock import DatabaseClock
 
-__all__ = ["LeaderDriver", "now"]
-
-
-def now() -> Moment:
-    """Return this moment by both clocks."""
-    return Moment(time.monotonic(), time.time_ns() // 1000)
+__all__ = ["LeaderDriver"]
 
 
 class LeaderDriver:
@@ -35,11 +31,13 @@ class LeaderDriver:
 
     Args:
         machine: The machine.
+        clock: The time that it goes by.
     """
 
-    def __init__(self, machine: LeaderMachine) -> None:
+    def __init__(self, machine: LeaderMachine, clock: DatabaseClock) -> None:
         """Start before the first instruction."""
         self.machine = machine
+        self.clock = clock
         self.inbox_has_room = asyncio.Event()
         """Set while the machine takes states of executors."""
         self._carry_out: Mapping[type, Callable[[Any], None]] = {}
@@ -58,7 +56,7 @@ class LeaderDriver:
             carry_out: What carries out an instruction, by type; it must not wait.
         """
         self._carry_out = carry_out
-        self._do(self.machine.start(now()))
+        self._do(self.machine.start(self.clock.now()))
 
     async def run(self) -> None:
         """Wait until handling an event fails, and raise that; nothing is handled any more when this ends."""
@@ -82,7 +80,7 @@ class LeaderDriver:
         self._is_busy = True
         try:
             while self._events and not self._is_closed:
-                self._do(self.machine.handle(self._events.popleft(), now()))
+                self._do(self.machine.handle(self._events.popleft(), self.clock.now()))
         except Exception as error:  # noqa: BLE001 - whoever hands an event in is not to blame; the term ends
             self._fail(error)
         finally:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from argosy_eventlog import EventLog
     from argosy_runtime.traces import TraceSpan
     from argosy_server.config import ServerConfig
-    from argosy_server.leader.log.publishing import Publisher
+    from argosy_server.leader.log.publishing import ReportingStore
     from argosy_server.leader.sessions.executors import SyncSession
     from argosy_server.leader.sessions.outbox import SessionTable
     from argosy_server.leader.sessions.samplers import SamplerSession
@@ -80,7 +80,7 @@ class LeaderTerm:
         leadership: The epoch, and how far the log is applied.
         store: Database.
         log: The event log.
-        publisher: What is appended to it goes through this.
+        election: What publishes, and knows what time it is.
         samplers: Sessions of samplers.
         executors: Sessions of executors.
     """
@@ -92,7 +92,7 @@ class LeaderTerm:
         *,
         store: LeaderStore,
         log: EventLog,
-        publisher: Publisher,
+        election: ReportingStore,
         samplers: SessionTable[SamplerSession],
         executors: SessionTable[SyncSession],
     ) -> None:
@@ -109,14 +109,14 @@ class LeaderTerm:
             observer=self.notes.clock,
             decision_profile=settings.make_profile(),
         )
-        self.driver = LeaderDriver(machine)
+        self.driver = LeaderDriver(machine, election.clock)
         for role in Role:
             METRICS.ended_sessions.labels(self.pool, role)  # counted from 0, so that the first one is seen to come
         self._settings = settings
         self._leadership = leadership
         self._store = store
         self._log = log
-        self._publisher = publisher
+        self._publisher = election.open_publisher(log)
         self._samplers = samplers
         self._executors = executors
         self._binder = ClusterBinder(store, self.epoch, fence_s=settings.fence_s)
@@ -258,7 +258,7 @@ class LeaderTerm:
     # --- taking over --------------------------------------------------------------------------------------------------
 
     async def _publish_marker(self) -> None:
-        payload = log_codec.encode_marker(pool=self.pool, epoch=self.epoch, now_us=time.time_ns() // 1000)
+        payload = log_codec.encode_marker(pool=self.pool, epoch=self.epoch, now_us=self.driver.clock.now().db_us)
         position = await self._publisher.append(self.epoch, MARKER_SEQUENCE, payload)
         self.feed(MarkerPublished(position=position))
 

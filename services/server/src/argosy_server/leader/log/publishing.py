@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from argosy_core.errors import BackendUnavailable
+from argosy_server.leader.cycle.clock import DatabaseClock
 from argosy_store.leader import LogState
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Publisher:
 
 
 class ReportingStore:
-    """The store of elections, telling with each renewal whether the leader can publish.
+    """The store of elections, telling with each renewal whether the leader can publish, and learning what time it is.
 
     Args:
         store: The store.
@@ -85,14 +86,29 @@ class ReportingStore:
         self._store = store
         self.publisher: Publisher | None = None
         """What the present leadership, or the last one, publishes through."""
+        self._clock: DatabaseClock | None = None
+
+    @property
+    def clock(self) -> DatabaseClock:
+        """The clock of the present leadership, or of the last one."""
+        assert self._clock is not None, "asked for before a leadership"
+        return self._clock
+
+    def open_publisher(self, log: EventLog) -> Publisher:
+        """Return what a new leadership publishes through."""
+        self.publisher = Publisher(log)
+        return self.publisher
 
     def try_lead(self, leader_id: str, address: str, lease_s: float) -> Leadership | None:
         """Take the pool; see `LeaderStore.try_lead`."""
-        return self._store.try_lead(leader_id, address, lease_s)
+        leadership = self._store.try_lead(leader_id, address, lease_s)
+        if leadership is not None:
+            self._clock = DatabaseClock(leadership.time_us)
+        return leadership
 
     def renew(self, epoch: int, lease_s: float) -> None:
         """Extend the lease; see `LeaderStore.renew`."""
-        self._store.renew(epoch, lease_s, self._state())
+        self.clock.follow(self._store.renew(epoch, lease_s, self._state()))
 
     def resign(self, epoch: int) -> None:
         """Give the pool up; see `LeaderStore.resign`."""

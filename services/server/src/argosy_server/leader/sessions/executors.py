@@ -110,7 +110,8 @@ class ExecutorService(ClusterStreams[SyncSession], executor_pb2_grpc.ExecutorSer
         if kind == "states":
             columns = state_columns(request.states)
             await term.inbox_has_room.wait()
-            term.feed(StatesReported(session=session.key, batch=request.states.batch, columns=columns))
+            batch, sent_us = request.states.batch, request.states.sent_time_us
+            term.feed(StatesReported(session=session.key, batch=batch, columns=columns, sent_us=sent_us))
         elif kind == "log_chunk":
             chunk = read_message(request.log_chunk, LOG_CHUNK, where="log_chunk")
             session.logs.take_chunk(chunk["request"], chunk["data"])

@@ -127,6 +127,7 @@ SEEN_RUNS: Final[Shape] = {
 
 STATE_BATCH: Final[Shape] = {
     "batch": Number(least=1, most=_MAX_INT64),
+    "sent_time_us": Number(least=0, most=_END_OF_TIME_US),
     "texts": Entries(of="text", most=_MAX_CLASSES, longest=_MAX_STATE_TEXT, plain=False),
     "handle_column": Column("int64", ("state",), 0, _MAX_HANDLE),
     "attempt_column": Column("int32", ("state",), 0, MAX_ATTEMPT),

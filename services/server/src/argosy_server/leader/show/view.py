@@ -5,7 +5,6 @@ Source: design section 3, "Replicas forward calls that need the leader's memory"
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -68,7 +67,7 @@ class LeaderMemoryView:
 
     def explain(self, handle: int) -> Explanation | None:
         """Return where a job stands, or None for a job that is not in memory."""
-        found = explain(self._machine.state, handle, time.time())
+        found = explain(self._machine.state, handle, self._driver.clock.now().db_s)
         if found is not None:
             self._driver.feed(Explained())  # the next round asks for counts
         return found
@@ -89,7 +88,7 @@ class LeaderMemoryView:
 
     def shares(self) -> PoolShares:
         """Return the shares of the pool's queues."""
-        return shares(self._machine.state, time.time())
+        return shares(self._machine.state, self._driver.clock.now().db_s)
 
     def last_round(self) -> RoundGauges:
         """Return what the last round did."""
@@ -121,7 +120,7 @@ class LeaderMemoryView:
 
     def dump(self) -> Iterator[str]:
         """Yield the state as JSON text in chunks to be joined."""
-        return dump(self._machine.state, time.time(), seed=self._seed)
+        return dump(self._machine.state, self._driver.clock.now().db_s, seed=self._seed)
 
     def clusters(self) -> Sequence[ClusterGauges]:
         """Return the clusters the leader knows, in order of their names."""
@@ -159,7 +158,7 @@ class LeaderMemoryView:
         if notes is None:
             return ()
         cordoned = set(notes.cordoned_nodes)
-        last_choice = last_choice_job_sets(self._machine.state, cluster, time.time())
+        last_choice = last_choice_job_sets(self._machine.state, cluster, self._driver.clock.now().db_s)
         return [
             NodeGauges(
                 name=node.name,
