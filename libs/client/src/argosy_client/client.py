@@ -481,16 +481,18 @@ class ArgosyClient(AccessCalls):
         request = cluster_pb2.GetClusterRequest(name=name)
         return codec.cluster_of((await self.call(self._clusters.GetCluster, request)).cluster)
 
-    async def list_nodes(self, cluster: str, *, label_selector: str = "", page_size: int = 1000) -> AsyncIterator[Node]:
-        """Give a cluster's nodes in order of their names, page by page."""
+    async def list_nodes(
+        self, cluster: str, *, label_selector: str = "", node: str = "", page_size: int = 1000
+    ) -> AsyncIterator[Node]:
+        """Give a cluster's nodes in order of their names, page by page; only the one of a name if that is given."""
         token = ""
         while True:
             request = cluster_pb2.ListNodesRequest(
-                cluster=cluster, page_size=page_size, page_token=token, label_selector=label_selector
+                cluster=cluster, page_size=page_size, page_token=token, label_selector=label_selector, node=node
             )
             response = await self.call(self._clusters.ListNodes, request)
-            for node in response.nodes:
-                yield codec.node_of(node)
+            for found in response.nodes:
+                yield codec.node_of(found)
             token = response.next_page_token
             if not token:
                 return

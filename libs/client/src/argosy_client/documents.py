@@ -44,7 +44,15 @@ from argosy_client.values import JobDraft, SubmitWarning
 from argosy_client.yaml_nodes import Document, Value, read_json, read_yaml
 from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest
 
-__all__ = ["MAX_FILE_BYTES", "DocumentOptions", "name_places", "name_warnings", "parse_documents", "read_documents"]
+__all__ = [
+    "MAX_FILE_BYTES",
+    "DocumentOptions",
+    "name_places",
+    "name_warnings",
+    "parse_documents",
+    "read_documents",
+    "read_text",
+]
 
 MAX_FILE_BYTES: Final = 256 << 20
 """Largest file read; a hundred full requests."""
@@ -129,7 +137,7 @@ def read_documents(paths: Iterable[str], options: DocumentOptions) -> tuple[JobD
     violations: list[FieldViolation] = []
     for path in paths:
         try:
-            drafts += parse_documents(_read_text(path), source=path, options=options)
+            drafts += parse_documents(read_text(path), source=path, options=options)
         except InvalidRequest as error:
             violations += error.violations or (FieldViolation(field="", description=error.message),)
     _refuse(violations)
@@ -401,7 +409,12 @@ def _refuse(violations: list[FieldViolation]) -> None:
         raise InvalidRequest("\n".join(violation.description for violation in violations), violations=tuple(violations))
 
 
-def _read_text(path: str) -> str:
+def read_text(path: str) -> str:
+    """Return what a file says; `-` is the standard input.
+
+    Raises:
+        InvalidRequest: It cannot be read, is too large, or no UTF-8.
+    """
     try:
         if path == "-":
             data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)

@@ -46,11 +46,11 @@ class FakeAccess(access_pb2_grpc.AccessServiceServicer):
         """Answer grants, two a page."""
         await self.api.enter("ListGrants", request, context)
         keys = sorted(self.api.grants)
-        first = keys.index(tuple(request.page_token.split())) if request.page_token else 0
+        first = keys.index(tuple(request.page_token.split("|"))) if request.page_token else 0
         after = keys[first + 2 :]
         return access_pb2.ListGrantsResponse(
             grants=[self.api.grants[key] for key in keys[first : first + 2]],
-            next_page_token=" ".join(after[0]) if after else "",
+            next_page_token="|".join(after[0]) if after else "",
         )
 
     async def ListAuditRecords(self, request: Any, context: Any) -> Any:

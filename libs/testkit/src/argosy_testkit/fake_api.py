@@ -418,7 +418,7 @@ class _Clusters(cluster_pb2_grpc.ClusterServiceServicer):
         amounts = cluster_pb2.ResourceAmounts(amounts={"cpu": 16_000, "memory": 8 << 30})
         nodes = [cluster_pb2.Node(name=f"n{n}", ready=True, allocatable=amounts, free=amounts) for n in range(3)]
         nodes[2].last_choice_for.append("science/night")
-        return cluster_pb2.ListNodesResponse(nodes=nodes)
+        return cluster_pb2.ListNodesResponse(nodes=[node for node in nodes if request.node in {"", node.name}])
 
     async def CordonCluster(self, request: Any, context: Any) -> Any:
         await self.api.enter("CordonCluster", request, context)

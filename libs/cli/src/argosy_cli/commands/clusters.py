@@ -9,24 +9,31 @@ from typing import TYPE_CHECKING
 
 import click
 
+from argosy_cli.commands.drains import drain_cluster, drain_node, jobs_at
+from argosy_cli.job_text import job_columns
 from argosy_cli.options import Settings, common_options, duration, new_secret_file, settings_of
 from argosy_cli.output import Column, age_text, amount_text, ask, print_one, print_rows, print_value
 from argosy_cli.session import call
+from argosy_core.errors import NotFound
 
 if TYPE_CHECKING:
-    from argosy_client import ArgosyClient, Cluster, Node
+    from argosy_client import ArgosyClient, Cluster, Job, Node
 
 __all__ = ["cluster", "node"]
 
 
 @click.group()
 def cluster() -> None:
-    """Show, cordon, invite, revoke and forget clusters."""
+    """Show, cordon, drain, invite, revoke and forget clusters."""
 
 
 @click.group()
 def node() -> None:
-    """Show and cordon nodes."""
+    """Show, cordon and drain nodes."""
+
+
+cluster.add_command(drain_cluster)
+node.add_command(drain_node)
 
 
 @cluster.command("list")
@@ -175,6 +182,38 @@ def list_nodes(context: click.Context, *, cluster_name: str, selector: str) -> N
         Column("LABELS", lambda n: ",".join(f"{key}={value}" for key, value in n.labels.items()) or "-", wide=True),
     ]
     print_rows(settings, call(settings, fetch), columns, empty="no such nodes")
+
+
+@node.command("get")
+@click.argument("cluster_name", metavar="CLUSTER")
+@click.argument("name", metavar="NODE")
+@common_options
+@click.pass_context
+def get_node(context: click.Context, *, cluster_name: str, name: str) -> None:
+    """Show NODE of CLUSTER, and the jobs that have a run on it."""
+
+    async def fetch(client: ArgosyClient) -> tuple[Node, list[Job]]:
+        found = [node async for node in client.list_nodes(cluster_name, node=name)]
+        if not found:
+            raise NotFound(f"cluster {cluster_name} has no node {name}; `argosy node list {cluster_name}` lists them")
+        return found[0], await jobs_at(client, cluster_name, name)
+
+    settings = settings_of(context)
+    value, jobs = call(settings, fetch)
+    if not settings.is_table:
+        print_value(settings, {"node": value, "jobs": jobs})
+        return
+    lines = [
+        ("name", value.name),
+        ("ready", "yes" if value.ready else "no"),
+        ("cordoned", (value.cordon_reason or "yes") if value.cordoned else "no"),
+        ("allocatable", _amounts_text(value.allocatable)),
+        ("free", _amounts_text(value.free)),
+        ("labels", ", ".join(f"{key}={text}" for key, text in sorted(value.labels.items()))),
+        ("last choice for", ", ".join(value.last_choice_for)),
+    ]
+    print_one(settings, value, lines)
+    print_rows(settings, jobs, job_columns(), empty="no job has a run on it")
 
 
 @node.command("cordon")

@@ -19,6 +19,7 @@ from argosy_core.errors import ArgosyError, InvalidRequest
 
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, JobDraft
+    from argosy_client.documents import DocumentOptions
 
 __all__ = ["submit"]
 
@@ -87,6 +88,13 @@ def _check_options(function: _Function) -> _Function:
     show_default=True,
     help="What the jobs of --after must have done.",
 )
+@click.option(
+    "--sweep",
+    "sweeps",
+    multiple=True,
+    metavar="NAME=VALUES|FILE.csv",
+    help="Submit once for each value of {{NAME}}, as lr=0.1,0.2 or seed=1..5, or row of a CSV file; may be repeated.",
+)
 @_check_options
 @click.option("--watch", "watched", is_flag=True, help="Follow the job set until all its jobs ended.")
 @click.option("--wait", "waited", is_flag=True, help="Return when the jobs have ended; exit code 5 if one failed.")
@@ -102,7 +110,7 @@ def submit(
     watched: bool,
     waited: bool,
     validation: Literal["strict", "warn", "ignore"],
-    **options: Any,  # noqa: ANN401 - fields of DocumentOptions
+    **options: Any,  # noqa: ANN401 - fields of DocumentOptions, and sweeps
 ) -> int:
     """Submit jobs from YAML or JSON files of one or many documents.
 
@@ -111,12 +119,13 @@ def submit(
     documents go as one request, all of them or none; more go in parts. A document with a clientId is submitted once,
     however often the command is repeated; one without is submitted anew each time.
     """
-    from argosy_client.documents import DocumentOptions, read_documents
+    from argosy_client.documents import DocumentOptions
 
     if not paths and not files:
         raise click.UsageError("give files to submit, or - for standard input", context)
     settings = settings_of(context)
-    drafts = read_documents(_expanded((*paths, *files)), DocumentOptions(**options))
+    sweeps: tuple[str, ...] = options.pop("sweeps")
+    drafts = _read(_expanded((*paths, *files)), DocumentOptions(**options), sweeps)
     targets = sorted({(draft.queue, draft.job_set) for draft in drafts})
     if watched and len(targets) > 1:
         raise click.UsageError(f"--watch follows one job set, and the files name {len(targets)}", context)
@@ -133,6 +142,21 @@ def submit(
     if watched:
         return follow(settings, *targets[0], cursor="")
     return report_ended(settings, call(settings, lambda client: ended_jobs(client, ids))) if waited else ExitCode.OK
+
+
+def _read(paths: list[str], options: DocumentOptions, sweeps: tuple[str, ...]) -> tuple[JobDraft, ...]:
+    """Return the drafts of files, of each combination of values if there are sweeps."""
+    from argosy_client.documents import read_documents, read_text
+    from argosy_client.sweeps import read_sweeps, sweep_documents
+
+    if not sweeps:
+        return read_documents(paths, options)
+    combinations = read_sweeps(sweeps)
+    return tuple(
+        draft
+        for path in paths
+        for draft in sweep_documents(read_text(path), source=path, options=options, combinations=combinations)
+    )
 
 
 def _expanded(paths: Iterable[str]) -> list[str]:
