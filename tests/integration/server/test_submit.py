@@ -14,6 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from argosy.api.v1 import job_pb2, queue_pb2
 from argosy.lease.v1 import lease_pb2
+from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.identity import parse_id
 from argosy_runtime.columns import unpack_column
 from argosy_runtime.errors import from_rpc_error
@@ -301,3 +302,60 @@ async def test_submit_keeps_how_long_jobs_run_and_refuses_what_cannot_be(api: An
         await api.submit({}, {"time_limit": Duration(seconds=-1)})
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert "items[1].time_limit" in [one.field for one in from_rpc_error(caught.value).violations]
+
+
+async def test_distributed_job_is_stored_and_answered_as_it_was_given(api: Any) -> None:
+    """Groups come back whole, YAML as JSON; its class says them, and its layout is that of every member."""
+    head, config = make_item().specs[0].manifests[0], '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}'
+    resources = "{limits: {cpu: 1, memory: 1Gi}}"
+    work = f"apiVersion: v1\nkind: Pod\nspec: {{containers: [{{name: main, image: app, resources: {resources}}}]}}\n"
+    groups = [
+        job_pb2.PodGroup(name="head", min=1, template=head),
+        job_pb2.PodGroup(name="work", min=2, max=4, template=work, after="head", max_hops=0, shares_nodes=True),
+    ]
+    request = make_item(client_id="once")
+    request.specs[0].CopyFrom(job_pb2.JobSpec(manifests=[config], groups=groups))
+    (job_id,) = (await api.jobs.SubmitJobs(request)).job_ids
+    spec = (await api.jobs.GetJob(job_pb2.GetJobRequest(id=job_id))).job.spec
+    assert list(spec.manifests) == [config]
+    assert [json.loads(group.template)["kind"] for group in spec.groups] == ["Pod", "Pod"]
+    for group, given in zip(spec.groups, groups, strict=True):
+        group.template = given.template
+        given.max = given.max or given.min
+        assert group == given
+    assert (await api.jobs.SubmitJobs(request)).existing_jobs == [0]
+    request.specs[0].groups[1].min = 1
+    with pytest.raises(grpc.RpcError) as told:
+        await api.jobs.SubmitJobs(request)
+    assert told.value.code() == grpc.StatusCode.ALREADY_EXISTS
+    with psycopg.connect(api.url) as connection:
+        (definition,) = connection.execute("SELECT definition FROM scheduling_classes").fetchall()[-1]
+        layouts = [json.loads(bytes(row[0])) for row in connection.execute("SELECT layout FROM job_specs")]
+    assert [group.name for group in SchedulingClass.parse(bytes(definition)).gang] == ["head", "work"]
+    assert layouts == [[["ConfigMap", "a"], ["Service", "member"], ["Pod", "member"]]]
+
+
+@pytest.mark.parametrize(
+    ("group", "field"),
+    [
+        (job_pb2.PodGroup(name="a", min=0, template="{}"), "specs[0].groups[0].min"),
+        (job_pb2.PodGroup(name="a", min=1001, template="{}"), "specs[0].groups[0].min"),
+        (
+            job_pb2.PodGroup(name="a", min=3, max=2, template=make_item().specs[0].manifests[0]),
+            "specs[0].groups[0].min",
+        ),
+        (job_pb2.PodGroup(name="", min=1, template="{}"), "specs[0].groups[0].name"),
+        (job_pb2.PodGroup(name="a", min=1), "specs[0].groups[0].template"),
+        (job_pb2.PodGroup(name="a", min=1, template="kind: [Pod"), "specs[0].groups[0].template"),
+        (job_pb2.PodGroup(name="a", min=1, template="kind: Pod", max_hops=-1), "specs[0].groups[0].max_hops"),
+    ],
+    ids=["min-0", "min-many", "min-above-max", "no-name", "no-template", "no-yaml", "hops"],
+)
+async def test_group_that_cannot_be_is_refused(api: Any, group: job_pb2.PodGroup, field: str) -> None:
+    """Nothing is accepted, and the answer names the field."""
+    request = make_item()
+    request.specs[0].CopyFrom(job_pb2.JobSpec(groups=[group]))
+    with pytest.raises(grpc.RpcError) as told:
+        await api.jobs.SubmitJobs(request)
+    assert told.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert field in (told.value.details() or "")

@@ -9,6 +9,8 @@ import pytest
 from argosy.api.v1 import job_pb2
 from argosy_cli.commands import logs
 from argosy_cli.commands.run import array_indices
+from argosy_core.job.group_spec import read_group_bag
+from argosy_core.job.pod_groups import PodGroup
 from argosy_core.job.spec import SpecLimits, read_bag
 from argosy_testkit.fake_api import FakeApi
 
@@ -156,3 +158,36 @@ def test_array_names_its_indices(text: str, indices: list[int]) -> None:
 def test_array_that_means_nothing_is_refused(offline: Any, text: str) -> None:
     """Empty, backwards, endless, or a form that there is not."""
     assert offline("run", "--array", text, "--", "true").code == 2
+
+
+def test_run_on_several_pods_is_one_job_with_a_group(ended: FakeApi, argosy: Any, tmp_path: Path) -> None:
+    """The pods begin together, on whole nodes unless told otherwise; a script is an object of each."""
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\n")
+    assert argosy("run", "--name", "train", "--members", "4", "--script", str(script)).code == 0
+    assert argosy("run", "--members", "2", "--share-nodes", "--", "true").code == 0
+    first, second = (job.spec for job in ended.jobs.values())
+    (group,) = first.groups
+    assert (group.name, group.min, group.max, group.shares_nodes) == ("train", 4, 4, False)
+    assert [json.loads(manifest)["kind"] for manifest in first.manifests] == ["ConfigMap"]
+    assert second.groups[0].shares_nodes
+    for spec in (first, second):
+        groups = [
+            PodGroup(name=one.name, minimum=one.min, maximum=one.max, template=one.template) for one in spec.groups
+        ]
+        bag = read_group_bag([manifest.encode() for manifest in spec.manifests], groups, SpecLimits())
+        assert (bag.violations, bag.field_faults, bag.warnings) == ((), (), ())
+    refused = argosy("run", "--share-nodes", "--", "true")
+    assert (refused.code, "--members" in refused.err) == (125, True)
+
+
+def test_distributed_job_that_was_printed_can_be_submitted_again(ended: FakeApi, argosy: Any, tmp_path: Path) -> None:
+    """What `jobs ID -o json` prints of groups is what a document says of them."""
+    assert argosy("run", "--members", "4", "--share-nodes", "--", "true").code == 0
+    (job,) = list(ended.jobs.values())
+    printed = tmp_path / "job.json"
+    printed.write_text(argosy("jobs", job.id, "-o", "json").out)
+    assert argosy("submit", str(printed)).code == 0
+    groups = [group for other in ended.jobs.values() for group in other.spec.groups]
+    assert [(one.name, one.min, one.max, one.shares_nodes) for one in groups] == [("run", 4, 4, True)] * 2
+    assert json.loads(groups[0].template) == json.loads(groups[1].template)

@@ -73,7 +73,11 @@ def print_job(settings: Settings, job: Job) -> None:
         ("annotations", ", ".join(f"{key}={value}" for key, value in job.annotations.items())),
         ("runs", runs),
         ("events", _events_text(job)),
-        ("manifests", "---\n".join(_manifest_text(manifest) for manifest in job.manifests).rstrip()),
+        ("groups", ", ".join(f"{one.name} {one.minimum}-{one.maximum}" for one in job.groups)),
+        (
+            "manifests",
+            "---\n".join(map(_manifest_text, (*job.manifests, *(one.template for one in job.groups)))).rstrip(),
+        ),
     ]
     print_one(settings, job, lines)
 

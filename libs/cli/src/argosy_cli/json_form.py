@@ -14,12 +14,15 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from argosy_client import PodGroup
 
 __all__ = ["to_plain"]
 
 _SECONDS: Final = ("lifetime_s", "time_limit_s", "estimate_s")
-_LEFT_OUT: Final = ("after_until", "cordon_reason", "place")
+_LEFT_OUT: Final = ("after_until", "cordon_reason", "groups", "place")
 """Fields that stand within others, or nowhere."""
 _UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 
@@ -45,7 +48,9 @@ def _member(owner: Any, name: str) -> tuple[str, Any]:  # noqa: ANN401 - any dat
     if name in _SECONDS:
         return _camel(name.removesuffix("_s")), None if value is None else f"{value}s"
     if name == "manifests":
-        return "spec", {"manifests": [_parsed(manifest) for manifest in value]} if value else None
+        groups = [_group(group) for group in owner.groups]
+        spec = {"manifests": [_parsed(manifest) for manifest in value]} | ({"groups": groups} if groups else {})
+        return "spec", spec if value or groups else None
     if name == "after":
         return "after", {"jobIds": list(value), "until": owner.after_until} if value else None
     if name == "cordoned" and hasattr(owner, "cordon_reason"):
@@ -53,6 +58,14 @@ def _member(owner: Any, name: str) -> tuple[str, Any]:  # noqa: ANN401 - any dat
     if name == "time_s":
         return "eventTime", to_plain(datetime.fromtimestamp(value, UTC))
     return _camel(name), to_plain(value)
+
+
+def _group(group: PodGroup) -> dict[str, Any]:
+    """Return a group of pods as documents have it."""
+    said: dict[str, Any] = {"maxHops": group.max_hops} if group.max_hops >= 0 else {}
+    said |= {"after": group.after} if group.after else {}
+    plain = {"name": group.name, "min": group.minimum, "max": group.maximum, "sharesNodes": not group.whole_nodes}
+    return {**plain, **said, "template": _parsed(group.template)}
 
 
 def _camel(name: str) -> str:

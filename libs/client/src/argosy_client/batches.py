@@ -27,10 +27,11 @@ def split_drafts(drafts: Iterable[JobDraft]) -> Iterator[Sequence[JobDraft]]:
     A draft that is too large by itself is a part of its own, for the server to refuse with its reason.
     """
     part: list[JobDraft] = []
-    specs: set[tuple[str, ...]] = set()
+    specs: set[tuple[object, ...]] = set()
     size_bytes = job_count = 0
     for draft in drafts:
-        item_bytes = _size_of(draft) + (0 if draft.manifests in specs else sum(map(_bytes_of, draft.manifests)))
+        spec = draft.manifests + draft.groups
+        item_bytes = _size_of(draft) + (0 if spec in specs else _spec_bytes(draft))
         if part and (
             len(part) == MAX_ITEM_COUNT
             or job_count + draft.count > MAX_JOB_COUNT
@@ -39,9 +40,9 @@ def split_drafts(drafts: Iterable[JobDraft]) -> Iterator[Sequence[JobDraft]]:
             yield part
             part, size_bytes, job_count = [], 0, 0
             specs = set()
-            item_bytes = _size_of(draft) + sum(map(_bytes_of, draft.manifests))
+            item_bytes = _size_of(draft) + _spec_bytes(draft)
         part.append(draft)
-        specs.add(draft.manifests)
+        specs.add(spec)
         size_bytes += item_bytes
         job_count += draft.count
     if part:
@@ -51,6 +52,10 @@ def split_drafts(drafts: Iterable[JobDraft]) -> Iterator[Sequence[JobDraft]]:
 def _size_of(draft: JobDraft) -> int:
     texts = (draft.queue, draft.job_set, draft.client_id, *draft.labels.keys(), *draft.labels.values())
     return _ITEM_BYTES + sum(map(len, texts)) + sum(map(len, draft.annotations.values()))
+
+
+def _spec_bytes(draft: JobDraft) -> int:
+    return sum(map(_bytes_of, draft.manifests)) + sum(_ITEM_BYTES + _bytes_of(one.template) for one in draft.groups)
 
 
 def _bytes_of(manifest: str) -> int:

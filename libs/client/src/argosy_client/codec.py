@@ -38,6 +38,7 @@ from argosy_client.values import (
     SubmitWarning,
 )
 from argosy_core.errors import FieldViolation, InvalidRequest
+from argosy_core.job.pod_groups import PodGroup
 
 __all__ = [
     "JOB_STAGE_NAMES",
@@ -119,12 +120,13 @@ def submit_message(
         validate_only=validate_only,
         validation=f"MANIFEST_VALIDATION_{validation.upper() or 'UNSPECIFIED'}",
     )
-    index_by_spec: dict[tuple[str, ...], int] = {}
+    index_by_spec: dict[tuple[object, ...], int] = {}
     for draft, client_id in zip(drafts, client_ids, strict=True):
-        spec = index_by_spec.get(draft.manifests)
+        key = draft.manifests + draft.groups
+        spec = index_by_spec.get(key)
         if spec is None:
-            spec = index_by_spec[draft.manifests] = len(index_by_spec)
-            request.specs.add(manifests=draft.manifests)
+            spec = index_by_spec[key] = len(index_by_spec)
+            request.specs.add(manifests=draft.manifests, groups=map(_group_message, draft.groups))
         request.items.add(
             spec=spec,
             queue=draft.queue,
@@ -141,6 +143,30 @@ def submit_message(
             after=_after_message(draft),
         )
     return request
+
+
+def _group_message(group: PodGroup) -> job_pb2.PodGroup:
+    return job_pb2.PodGroup(
+        name=group.name,
+        min=group.minimum,
+        max=group.maximum,
+        template=group.template,
+        max_hops=group.max_hops if group.max_hops >= 0 else None,
+        shares_nodes=not group.whole_nodes,
+        after=group.after,
+    )
+
+
+def _group_of(message: job_pb2.PodGroup) -> PodGroup:
+    return PodGroup(
+        name=message.name,
+        minimum=message.min,
+        maximum=message.max or message.min,
+        template=message.template,
+        max_hops=message.max_hops if message.HasField("max_hops") else -1,
+        whole_nodes=not message.shares_nodes,
+        after=message.after,
+    )
 
 
 def submitted_of(response: job_pb2.SubmitJobsResponse) -> Submitted:
@@ -191,6 +217,7 @@ def job_of(message: job_pb2.Job) -> Job:
         annotations=dict(message.annotations),
         runs=tuple(_run_of(run) for run in message.runs),
         manifests=tuple(message.spec.manifests),
+        groups=tuple(map(_group_of, message.spec.groups)),
         lifetime_s=_seconds_of(message, "lifetime"),
         time_limit_s=_seconds_of(message, "time_limit"),
         estimate_s=_seconds_of(message, "estimate"),

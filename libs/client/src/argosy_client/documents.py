@@ -17,6 +17,18 @@ A document is a submission, or a Kubernetes Pod manifest by itself::
     spec:
       manifests: [{apiVersion: v1, kind: Pod, ...}]
 
+A job on several nodes has groups of pods in its spec, and beside them the other objects only, if any::
+
+    spec:
+      groups:
+      - name: work
+        min: 4
+        max: 8                # as many as min if left out
+        after: head           # a group before it that must be ready first
+        maxHops: 2            # in the network, between any two of its pods
+        sharesNodes: true     # with other jobs; false if left out
+        template: {spec: {containers: [...]}}
+
 What `argosy jobs ID -o json` and `argosy submit --dry-run -o json` print are such documents, too: of a job that was
 printed, what only its server says (id, state, runs and so on, and its client id) is passed over, so it makes a new job.
 
@@ -43,6 +55,7 @@ from argosy_client.places import Place
 from argosy_client.values import JobDraft, SubmitWarning
 from argosy_client.yaml_nodes import Document, Value, read_json, read_yaml
 from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest
+from argosy_core.job.pod_groups import MAX_MEMBER_COUNT, PodGroup
 
 __all__ = [
     "MAX_FILE_BYTES",
@@ -93,6 +106,18 @@ _ANSWERED: Final = frozenset(
     }
 )
 """Fields of a job that was printed which say nothing about another like it."""
+_GROUP_FIELDS: Final = {
+    "name": "name",
+    "min": "min",
+    "max": "max",
+    "maxHops": "max_hops",
+    "max_hops": "max_hops",
+    "sharesNodes": "shares_nodes",
+    "shares_nodes": "shares_nodes",
+    "after": "after",
+    "template": "template",
+}
+_MAX_HOPS: Final = 100
 _INT32_MAX: Final = 2**31 - 1
 _AFTER_WORDS: Final = {
     "succeeded": "succeeded",
@@ -197,9 +222,9 @@ def name_warnings(warnings: Sequence[SubmitWarning], drafts: Sequence[JobDraft])
 
 def _placed(told: Iterable[tuple[str, str]], drafts: Sequence[JobDraft]) -> Iterator[tuple[str, str]]:
     """Yield (field, description) with the places of drafts for `items[n]` and `specs[n]`; others as they are."""
-    by_spec: dict[tuple[str, ...], Place | None] = {}
+    by_spec: dict[tuple[object, ...], Place | None] = {}
     for draft in drafts:
-        by_spec.setdefault(draft.manifests, draft.place)
+        by_spec.setdefault(draft.manifests + draft.groups, draft.place)
     places = {"items": [draft.place for draft in drafts], "specs": list(by_spec.values())}
 
     def place_of(match: re.Match[str]) -> Place | None:
@@ -249,38 +274,74 @@ class _Reading:
                     f"a manifest by itself must be a Pod, not {value.get('kind')!r}; put other objects beside "
                     "their pod in spec.manifests",
                 )
-            return self._make({}, (_manifest_text(value),))
+            return self._make({}, (_manifest_text(value),), ())
         fields = self._fields_of(value)
-        return self._make(fields, self._manifests_of(fields.get("spec")))
+        spec = fields.get("spec")
+        groups = self._groups_of(spec["groups"]) if isinstance(spec, dict) and "groups" in spec else ()
+        return self._make(fields, self._manifests_of(spec, has_groups=bool(groups)), groups)
 
     def _fields_of(self, value: Mapping[str, Value]) -> dict[str, Value]:
-        fields: dict[str, Value] = {}
-        passed_over = _ANSWERED if {"id", "state"} <= value.keys() else frozenset[str]()
-        if passed_over and value.get("spec") is None:
+        if not {"id", "state"} <= value.keys():
+            return self._named(value, _FIELDS, "a submission", "")
+        if value.get("spec") is None:
             self._fault("spec", "is missing, as in a list of jobs; `argosy jobs ID -o json` prints a job with its spec")
+        said = {key: inner for key, inner in value.items() if key not in _ANSWERED}
+        return self._named(said, _FIELDS, "a submission", "")
+
+    def _named(self, value: Mapping[str, Value], known: Mapping[str, str], what: str, path: str) -> dict[str, Value]:
+        """Return the fields of a mapping by our names; those that nobody knows are faults."""
+        fields: dict[str, Value] = {}
         for key, inner in value.items():
-            if key in passed_over or inner is None:  # null is not set, as in the API's JSON
+            if inner is None:  # null is not set, as in the API's JSON
                 continue
-            name = _FIELDS.get(key)
+            name = known.get(key)
             if name is None:
-                near = difflib.get_close_matches(key, _FIELDS, n=1)
-                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(_FIELDS)}"
-                self._fault(key, f"is no field of a submission{hint}")
+                near = difflib.get_close_matches(key, known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+                self._fault(f"{path}{key}", f"is no field of {what}{hint}")
             elif name in fields:
-                self._fault(key, "is given twice, in two spellings")
+                self._fault(f"{path}{key}", "is given twice, in two spellings")
             else:
                 fields[name] = inner
         return fields
 
-    def _manifests_of(self, spec: Value) -> tuple[str, ...]:
-        if not isinstance(spec, dict) or not isinstance(spec.get("manifests"), list):
+    def _groups_of(self, value: Value) -> tuple[PodGroup, ...]:
+        """Return the groups of a spec."""
+        if not isinstance(value, list) or not value:
+            self._fault("spec.groups", "must be a list of groups of pods")
+            return ()
+        return tuple(self._group_of(group, f"spec.groups[{index}]") for index, group in enumerate(value))
+
+    def _group_of(self, value: Value, path: str) -> PodGroup:
+        if not isinstance(value, dict):
+            self._fault(path, f"must be a mapping with name, min and template, not {_kind_text(value)}")
+            value = {}
+        fields = self._named(value, _GROUP_FIELDS, "a group", f"{path}.")
+        template = fields.get("template")
+        template = _parsed(template) if isinstance(template, str) else template
+        if not isinstance(template, dict):
+            self._fault(f"{path}.template", "must be a pod: a mapping with spec, and with metadata if it has any")
+            template = {}
+        minimum = self._number(fields, "min", default=1, least=1, most=MAX_MEMBER_COUNT, path=f"{path}.")
+        if "min" not in fields:
+            self._fault(f"{path}.min", "is missing: how many pods the job cannot begin without")
+        return PodGroup(
+            name=self._text(fields, "name", path=f"{path}."),
+            minimum=minimum,
+            maximum=self._number(fields, "max", default=minimum, least=1, most=MAX_MEMBER_COUNT, path=f"{path}."),
+            template=_manifest_text({"apiVersion": "v1", "kind": "Pod", **template}),
+            max_hops=self._number(fields, "max_hops", default=-1, least=0, most=_MAX_HOPS, path=f"{path}."),
+            whole_nodes=not self._flag(fields, "shares_nodes", path=f"{path}."),
+            after=self._text(fields, "after", path=f"{path}."),
+        )
+
+    def _manifests_of(self, spec: Value, *, has_groups: bool) -> tuple[str, ...]:
+        manifests = spec.get("manifests", [] if has_groups else None) if isinstance(spec, dict) else None
+        if not isinstance(spec, dict) or not isinstance(manifests, list):
             self._fault("spec", "must hold manifests: a list of Kubernetes objects, at least one of them a Pod")
             return ()
-        for key in spec.keys() - {"manifests"}:
-            self._fault(f"spec.{key}", "is no field of a spec; there is manifests")
-        given = spec["manifests"]
-        assert isinstance(given, list)
-        manifests = [_parsed(manifest) if isinstance(manifest, str) else manifest for manifest in given]
+        manifests = [_parsed(manifest) if isinstance(manifest, str) else manifest for manifest in manifests]
+        self._named(spec, {"manifests": "manifests", "groups": "groups"}, "a spec", "spec.")
         kinds = []
         for index, manifest in enumerate(manifests):
             path = f"spec.manifests[{index}]"
@@ -290,11 +351,11 @@ class _Reading:
                 self._fault(f"{path}.kind", "is missing: the kind of the Kubernetes object, as in Pod")
             else:
                 kinds.append(manifest["kind"])
-        if len(kinds) == len(manifests) and "Pod" not in kinds:
+        if len(kinds) == len(manifests) and "Pod" not in kinds and not has_groups:
             self._fault("spec.manifests", "hold no Pod")
         return tuple(_manifest_text(manifest) for manifest in manifests)
 
-    def _make(self, fields: Mapping[str, Value], manifests: tuple[str, ...]) -> JobDraft:
+    def _make(self, fields: Mapping[str, Value], manifests: tuple[str, ...], groups: tuple[PodGroup, ...]) -> JobDraft:
         options = self._options
         # Read even where an option wins, since what is no text there is a mistake anyway.
         queue, job_set = self._text(fields, "queue"), self._text(fields, "job_set")
@@ -308,6 +369,7 @@ class _Reading:
             queue=queue,
             job_set=job_set,
             manifests=manifests,
+            groups=groups,
             priority=self._number(fields, "priority", default=0, least=-_INT32_MAX - 1),
             count=self._count(fields),
             client_id=self._text(fields, "client_id"),
@@ -322,21 +384,32 @@ class _Reading:
             place=self._place,
         )
 
-    def _text(self, fields: Mapping[str, Value], name: str) -> str:
+    def _text(self, fields: Mapping[str, Value], name: str, *, path: str = "") -> str:
         value = fields.get(name, "")
         if isinstance(value, str) and (value or name not in fields):
             return value
-        self._fault(_spelling(name), f"must be a text, not {_kind_text(value)}; quote it if it looks like a number")
+        self._fault(
+            path + _spelling(name), f"must be a text, not {_kind_text(value)}; quote it if it looks like a number"
+        )
         return ""
 
     def _number(
-        self, fields: Mapping[str, Value], name: str, *, default: int, least: int, most: int = _INT32_MAX
+        self,
+        fields: Mapping[str, Value],
+        name: str,
+        *,
+        default: int,
+        least: int,
+        most: int = _INT32_MAX,
+        path: str = "",
     ) -> int:
-        value = fields.get(name, default)
+        if name not in fields:
+            return default
+        value = fields[name]
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
         shown = f"{value}" if isinstance(value, int) and not isinstance(value, bool) else _kind_text(value)
-        self._fault(_spelling(name), f"must be a whole number from {least} to {most}, not {shown}")
+        self._fault(path + _spelling(name), f"must be a whole number from {least} to {most}, not {shown}")
         return default
 
     def _count(self, fields: Mapping[str, Value]) -> int:
@@ -361,11 +434,11 @@ class _Reading:
             return tuple(map(str, ids)), _AFTER_WORDS[str(until)]
         return (), "succeeded"
 
-    def _flag(self, fields: Mapping[str, Value], name: str) -> bool:
+    def _flag(self, fields: Mapping[str, Value], name: str, *, path: str = "") -> bool:
         value = fields.get(name, False)
         if isinstance(value, bool):
             return value
-        self._fault(_spelling(name), f"must be true or false, not {_kind_text(value)}")
+        self._fault(path + _spelling(name), f"must be true or false, not {_kind_text(value)}")
         return False
 
     def _duration(self, fields: Mapping[str, Value], name: str, option: int | None) -> int | None:
@@ -447,7 +520,7 @@ def _manifest_text(manifest: Value) -> str:
 
 
 def _spelling(name: str) -> str:
-    return {"job_set": "jobSet", "client_id": "clientId", "time_limit": "timeLimit"}.get(name, name)
+    return next((camel for camel, plain in (_FIELDS | _GROUP_FIELDS).items() if plain == name), name)
 
 
 def _kind_text(value: Value) -> str:

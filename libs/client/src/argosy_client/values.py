@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Final
 
 from argosy_client.places import Place
+from argosy_core.job.pod_groups import PodGroup
 
 __all__ = [
     "JOB_STATES",
@@ -28,6 +29,7 @@ __all__ = [
     "JobSet",
     "LastRound",
     "Node",
+    "PodGroup",
     "Queue",
     "QueueShare",
     "ResourceCapacity",
@@ -84,6 +86,8 @@ class JobDraft:
     """Job set."""
     manifests: tuple[str, ...]
     """Kubernetes manifests as JSON or YAML text; equal tuples travel once."""
+    groups: tuple[PodGroup, ...] = ()
+    """Groups of pods, of a job on several nodes; then no manifest is a pod."""
     priority: int = 0
     """Higher first."""
     count: int = 1
@@ -207,6 +211,8 @@ class Job:
     """Its runs by attempt."""
     manifests: tuple[str, ...]
     """Its spec as JSON manifests; empty in lists."""
+    groups: tuple[PodGroup, ...] = ()
+    """Groups of pods of its spec, of a job on several nodes."""
     lifetime_s: int | None = None
     """Seconds of a run after which it may be preempted; None never, 0 at once."""
     time_limit_s: int | None = None

@@ -24,8 +24,8 @@ POD = {
     },
 }
 GROUPS = (
-    PodGroup(name="head", minimum=1, maximum=1, template=json.dumps(POD).encode()),
-    PodGroup(name="work", minimum=2, maximum=3, template=json.dumps(POD).encode(), after="head"),
+    PodGroup(name="head", minimum=1, maximum=1, template=json.dumps(POD)),
+    PodGroup(name="work", minimum=2, maximum=3, template=json.dumps(POD), after="head"),
 )
 BODY = build_body([], GROUPS, namespace="default")
 SERVICE_AT, POD_AT = 0, 1

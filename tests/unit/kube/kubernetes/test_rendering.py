@@ -73,7 +73,7 @@ async def test_body_of_a_member_equals_what_rendering_gives(attempt: int, member
         {"name": "PORT", "value": "32767"},
         {"name": "PEERS", "value": "$(ARGOSY_PEERS)"},
     ]
-    groups = [PodGroup(name="work", minimum=3, maximum=4, template=json.dumps(pod).encode())]
+    groups = [PodGroup(name="work", minimum=3, maximum=4, template=json.dumps(pod))]
     bag = member_bags(build_body([], groups, namespace="default")).bodies[0]
     ordinal = ordinal_of(attempt, member)
     batch = make_create_batch([(77, ordinal)], bag=bag, objects=2, nodes=("node-x",))

@@ -168,6 +168,7 @@ def _draft_of(job: Job) -> JobDraft:
         queue=job.queue,
         job_set=job.job_set,
         manifests=job.manifests,
+        groups=job.groups,
         priority=job.priority,
         client_id=f"again-{job.id}",
         labels=job.labels,

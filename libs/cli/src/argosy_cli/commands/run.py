@@ -79,6 +79,14 @@ def array_indices(text: str) -> list[int]:
 @click.option("--mem", default="1Gi", show_default=True, help="Memory, as in 2Gi; using more ends the job.")
 @click.option("--gpu", type=click.IntRange(0, 1024), default=0, help="GPUs (nvidia.com/gpu).")
 @click.option("--array", type=array_indices, metavar="0-99", help="One job for each index, in ARGOSY_ARRAY_INDEX.")
+@click.option(
+    "--members",
+    type=click.IntRange(1, 1000),
+    help="Run it in so many pods at once, which know each other by ARGOSY_PEERS; the log shown is member 0's.",
+)
+@click.option(
+    "--share-nodes", is_flag=True, help="Let --members share nodes with other jobs; else they take whole ones."
+)
 @click.option("--time", "time_limit_s", type=duration, metavar="TIME", help="Stop the job after this time, as in 1h.")
 @click.option("--after", multiple=True, metavar="JOB_ID", help="Begin after this job has succeeded; may be repeated.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Variable; may be repeated.")
@@ -126,7 +134,7 @@ def run(context: click.Context, /, *, detach: bool, queue: str, after: tuple[str
         return _OWN_FAILURE
 
 
-def make_drafts(
+def make_drafts(  # noqa: PLR0913 - one parameter per option
     queue: str,
     command: tuple[str, ...],
     *,
@@ -134,6 +142,8 @@ def make_drafts(
     array: list[int] | None,
     time_limit_s: int | None,
     priority: int,
+    members: int | None = None,
+    share_nodes: bool = False,
     **pod: Any,  # noqa: ANN401 - options of the pod
 ) -> list[JobDraft]:
     """Return what to submit: one draft, or one for each index of an array.
@@ -144,19 +154,25 @@ def make_drafts(
     import json
     import uuid
 
-    from argosy_client import JobDraft
+    from argosy_client import JobDraft, PodGroup
 
+    if share_nodes and not members:
+        raise InvalidRequest("--share-nodes is about the pods of --members; a job of one pod shares its node anyway")
     if not _NAME.fullmatch(name):
         raise InvalidRequest(f"--name {name[:40]!r} must be at most 32 of a-z, 0-9 and '-', not '-' at the ends")
     job_set = f"{name}-{uuid.uuid4().hex[:8]}"
     drafts = []
     for index in array or (None,):
-        manifests = _manifests(name, command, index, len(array or ()), **pod)
+        manifests = [json.dumps(one) for one in _manifests(name, command, index, len(array or ()), **pod)]
+        group = members and PodGroup(
+            name=name, minimum=members, maximum=members, template=manifests.pop(), whole_nodes=not share_nodes
+        )
         drafts.append(
             JobDraft(
                 queue=queue,
                 job_set=job_set,
-                manifests=tuple(json.dumps(manifest) for manifest in manifests),
+                manifests=tuple(manifests),
+                groups=(group,) if group else (),
                 priority=priority,
                 labels={} if index is None else {"array-index": str(index)},
                 time_limit_s=time_limit_s,

@@ -89,7 +89,9 @@ def _others_of(text: str) -> tuple[str, tuple[str, ...]]:
 
 def _one(text: str) -> int:
     if text.strip() != "1":
-        raise click.BadParameter("jobs of several tasks or nodes are not made here; write 1, or use --array")
+        raise click.BadParameter(
+            "jobs of several tasks or nodes are not made here; write 1, use --array, or `argosy run --members`"
+        )
     return 1
 
 

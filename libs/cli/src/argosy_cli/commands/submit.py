@@ -115,9 +115,9 @@ def submit(
     """Submit jobs from YAML or JSON files of one or many documents.
 
     A document is a submission (fields queue, jobSet, priority, count, clientId, labels, annotations, lifetime,
-    timeLimit, estimate, hold, after and spec.manifests) or a Pod manifest; options win over its fields. Up to 1,000
-    documents go as one request, all of them or none; more go in parts. A document with a clientId is submitted once,
-    however often the command is repeated; one without is submitted anew each time.
+    timeLimit, estimate, hold, after, spec.manifests and spec.groups) or a Pod manifest; options win over its fields. Up
+    to 1,000 documents go as one request, all of them or none; more go in parts. A document with a clientId is submitted
+    once, however often the command is repeated; one without is submitted anew each time.
     """
     from argosy_client.documents import DocumentOptions
 

@@ -15,10 +15,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final
-
-import numpy as np
-import numpy.typing as npt
 
 __all__ = [
     "AWAITED_LABEL",
@@ -35,6 +33,7 @@ __all__ = [
     "member_bags",
     "read_groups",
     "read_sheet",
+    "service_manifest",
 ]
 
 GROUP_LABEL: Final = "argosy.dev/group"
@@ -54,8 +53,6 @@ _GROUP_MARK: Final = json.dumps(_GROUP_NOTE).encode()
 _MEMBER_MARK: Final = json.dumps(MEMBER_NOTE).encode()
 _REMEMBERED_BODIES: Final = 256
 
-Int64s = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodGroup:
@@ -67,8 +64,8 @@ class PodGroup:
     """Pods without which no run begins."""
     maximum: int
     """Pods that it can use."""
-    template: bytes
-    """The pod's manifest, JSON."""
+    template: str
+    """The pod's manifest, JSON; where it is submitted, YAML too."""
     max_hops: int = -1
     """Most hops between two of its pods; negative for no limit."""
     whole_nodes: bool = True
@@ -103,17 +100,8 @@ class MemberBags:
 
     bodies: tuple[bytes, ...]
     """Body of a member's bag, by group."""
-    minima: Int64s
-    """(g,) minimum of each group."""
-    extras: Int64s
-    """(g,) members that each group may have beyond it."""
-
-    def group_of(self, members: npt.NDArray[np.integer]) -> Int64s:
-        """Return the index of the group that each member is of, by its number in its run."""
-        whole = int(self.minima.sum())
-        beyond = np.searchsorted(np.cumsum(self.extras), np.maximum(members - whole, 0), side="right")
-        first = np.searchsorted(np.cumsum(self.minima), members, side="right")
-        return np.minimum(np.where(members < whole, first, beyond), len(self.bodies) - 1)
+    group_of: tuple[int, ...]
+    """Index of the group that each member is of, by its number in a run that has grown to its maximum."""
 
 
 def build_body(others: Sequence[bytes], groups: Sequence[PodGroup], *, namespace: str) -> bytes:
@@ -134,6 +122,11 @@ def build_body(others: Sequence[bytes], groups: Sequence[PodGroup], *, namespace
         metadata = pod["metadata"] = {**(pod.get("metadata") or {}), "name": MEMBER_NAME}
         metadata["annotations"] = {**(metadata.get("annotations") or {}), _GROUP_NOTE: _compact(note)}
         pods.append(_compact(pod).encode())
+    return b"[" + b",".join([*others, service_manifest(namespace), *pods]) + b"]"
+
+
+def service_manifest(namespace: str) -> bytes:
+    """Return the service of a member as it stands in the body: headless, and without a selector."""
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -141,7 +134,7 @@ def build_body(others: Sequence[bytes], groups: Sequence[PodGroup], *, namespace
         # Peers look each other up before they are ready, and have nothing to balance.
         "spec": {"clusterIP": "None", "publishNotReadyAddresses": True},
     }
-    return b"[" + b",".join([*others, _compact(service).encode(), *pods]) + b"]"
+    return _compact(service).encode()
 
 
 def is_of_groups(body: bytes) -> bool:
@@ -163,7 +156,7 @@ def read_groups(body: bytes) -> tuple[list[dict[str, Any]], list[PodGroup]]:
                 name=note["name"],
                 minimum=note["min"],
                 maximum=note["max"],
-                template=_compact(manifest).encode(),
+                template=_compact(manifest),
                 max_hops=note.get("max_hops", -1),
                 whole_nodes=note.get("whole_nodes", True),
                 after=note.get("after", ""),
@@ -178,8 +171,9 @@ def member_bags(body: bytes) -> MemberBags:
     manifests: list[dict[str, Any]] = json.loads(body)
     _, groups = read_groups(body)
     rest, pods = manifests[: -len(groups)], manifests[-len(groups) :]
-    minima = np.array([group.minimum for group in groups], dtype=np.int64)
-    ends = np.cumsum(minima).tolist()
+    ends = list(accumulate(group.minimum for group in groups))
+    extras = [group.maximum - group.minimum for group in groups]
+    sizes = [*enumerate(group.minimum for group in groups), *enumerate(extras)]
     awaited = {group.after for group in groups}
     spans = {group.name: (end - group.minimum, end) for group, end in zip(groups, ends, strict=True)}
     bodies = []
@@ -190,8 +184,7 @@ def member_bags(body: bytes) -> MemberBags:
         pod["metadata"]["annotations"][MEMBER_NOTE] = _compact(sheet)
         service = {**rest[-1], "spec": {**rest[-1]["spec"], "selector": {GROUP_LABEL: group.name}}}
         bodies.append(_compact([*rest[:-1], service, pod]).encode())
-    extras = np.array([group.maximum for group in groups], dtype=np.int64) - minima
-    return MemberBags(bodies=tuple(bodies), minima=minima, extras=extras)
+    return MemberBags(bodies=tuple(bodies), group_of=tuple(at for at, size in sizes for _ in range(size)))
 
 
 def read_sheet(body: bytes) -> MemberSheet | None:

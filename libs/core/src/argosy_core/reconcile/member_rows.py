@@ -29,6 +29,7 @@ def with_member_bags(rows: RunRows) -> RunRows:
     for index in gangs:
         bags = member_bags(rows.bodies[index])
         places = np.flatnonzero(rows.spec_column == index)
-        specs[places] = len(bodies) + bags.group_of(numbers[places])
+        # A number beyond the maximum, which no leader gives, must not end an executor.
+        specs[places] = len(bodies) + np.array(bags.group_of).take(numbers[places], mode="clip")
         bodies += bags.bodies
     return replace(rows, bodies=tuple(bodies), spec_column=specs)

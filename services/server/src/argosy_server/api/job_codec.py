@@ -18,6 +18,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from argosy.api.v1 import job_pb2
 from argosy_core.job.after import decode_after
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.pod_groups import is_of_groups, read_groups
 from argosy_core.scheduler import Explanation, FilterCount, QueueStanding, StartBand
 from argosy_store.rows import JobRecord, RunRecord
 
@@ -97,7 +98,7 @@ def job_message(record: JobRecord) -> job_pb2.Job:
         labels=record.labels,
         annotations=record.annotations,
         runs=[_run_message(run) for run in record.runs],
-        spec=job_pb2.JobSpec(manifests=split_body(record.spec_body)) if record.spec_body is not None else None,
+        spec=_spec_message(record.spec_body) if record.spec_body is not None else None,
         lifetime=duration(record.lifetime_s),
         time_limit=duration(record.time_limit_s),
         estimate=duration(record.estimate_s),
@@ -105,6 +106,28 @@ def job_message(record: JobRecord) -> job_pb2.Job:
         held=record.held,
         after=_after_message(record.run_after) if record.run_after else None,
         requests=_requests(record.class_definition),
+    )
+
+
+def _spec_message(body: bytes) -> job_pb2.JobSpec:
+    """Return a spec as it was submitted; members' pods without the names of their templates."""
+    if not is_of_groups(body):
+        return job_pb2.JobSpec(manifests=split_body(body))
+    others, groups = read_groups(body)
+    return job_pb2.JobSpec(
+        manifests=[json.dumps(manifest, separators=(",", ":")) for manifest in others],
+        groups=[
+            job_pb2.PodGroup(
+                name=group.name,
+                min=group.minimum,
+                max=group.maximum,
+                template=group.template,
+                max_hops=group.max_hops if group.max_hops >= 0 else None,
+                shares_nodes=not group.whole_nodes,
+                after=group.after,
+            )
+            for group in groups
+        ],
     )
 
 

@@ -13,6 +13,7 @@ import grpc
 
 from argosy.api.v1 import job_pb2, job_pb2_grpc
 from argosy_core.errors import NotFound
+from argosy_core.job.pod_groups import is_of_groups
 from argosy_core.job.states import JobState, RunState
 from argosy_server.api.calls import Context
 from argosy_server.api.leader_view import LogRequest
@@ -61,6 +62,8 @@ def pod_position(record: JobRecord, pod: int) -> int:
     """
     manifests = json.loads(record.spec_body or b"[]")
     places = [place for place, manifest in enumerate(manifests) if manifest.get("kind") == "Pod"]
+    if is_of_groups(record.spec_body or b""):
+        places = places[:1]  # each member has one pod, in the same place
     if pod >= len(places):
         raise NotFound(f"job {record.job_id} has {len(places)} pods, counted from 0; there is no pod {pod}")
     return places[pod]

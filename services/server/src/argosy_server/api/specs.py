@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from argosy_core.errors import FieldViolation
+from argosy_core.job.group_spec import read_group_bag
 from argosy_core.job.options import UNSET
+from argosy_core.job.pod_groups import PodGroup
 from argosy_core.job.spec import SpecLimits, spec_hash
 from argosy_core.job.spec_reader import SpecReader
 from argosy_store.submits import SpecRow
@@ -66,6 +68,7 @@ class SpecCache:
     def __init__(self, limits: SpecLimits, *, max_count: int, max_bytes: int = 256 << 20) -> None:
         """Start empty."""
         self._reader = SpecReader(limits)
+        self._limits = limits
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -88,14 +91,15 @@ class SpecCache:
             self._read.move_to_end(key)
         return found
 
-    def read(self, manifests: Sequence[bytes], key: bytes | None = None) -> ReadSpec:
+    def read(self, manifests: Sequence[bytes], key: bytes | None = None, groups: Sequence[PodGroup] = ()) -> ReadSpec:
         """Return a spec after reading it; remembered unless something is wrong with it.
 
         Args:
             manifests: The spec, JSON.
-            key: `spec_hash` of the manifests as received, if it is known.
+            key: `spec_hash` of the manifests as received, or `group_hash` with groups, if it is known.
+            groups: Its groups, their templates JSON.
         """
-        bag = self._reader.read(manifests, key)
+        bag = read_group_bag(manifests, groups, self._limits) if groups else self._reader.read(manifests, key)
         spec = ReadSpec(
             row=SpecRow(hash=key or bag.hash, body=bag.body, layout=bag.layout_definition()),
             definition=bag.class_definition,

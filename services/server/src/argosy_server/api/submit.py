@@ -6,7 +6,7 @@ Source: design section 5, "Submit".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,7 +14,9 @@ from argosy.api.v1 import job_pb2
 from argosy_core.access import Verb
 from argosy_core.errors import AlreadyExists, FieldViolation, NotFound, NotPermitted, QuotaExceeded
 from argosy_core.job.findings import MAX_FINDING_COUNT
+from argosy_core.job.group_spec import group_hash
 from argosy_core.job.identity import parse_id
+from argosy_core.job.pod_groups import PodGroup
 from argosy_core.job.spec import spec_hash
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.metrics import METRICS
@@ -79,9 +81,10 @@ class Submission:
         """
         items = read_items(list(request.items))
         texts = [[manifest.encode() for manifest in spec.manifests] for spec in request.specs]
-        if not keeps_rules(texts, items) or request.validation not in _VALIDATIONS:
+        groups = {place: _groups_of(spec) for place, spec in enumerate(request.specs) if spec.groups}
+        if groups or not keeps_rules(texts, items) or request.validation not in _VALIDATIONS:
             check_request(request)
-        specs, warnings = _validated(await self._read_specs(texts), request.validation)
+        specs, warnings = _validated(await self._read_specs(texts, groups), request.validation)
         generation = self._queues.generation
         queues = _usable(await self._queues.find(set(items.queues)), items.queues)
         jobs = admit(items, queues, specs, max_job_count=self._max_job_count)
@@ -128,24 +131,43 @@ class Submission:
                 ),
             )
 
-    async def _read_specs(self, texts: Sequence[Sequence[bytes]]) -> list[ReadSpec]:
+    async def _read_specs(
+        self, texts: Sequence[Sequence[bytes]], groups_of: Mapping[int, Sequence[PodGroup]]
+    ) -> list[ReadSpec]:
         specs: list[ReadSpec] = []
         reads = 0
-        for manifests in texts:
-            key = spec_hash(manifests)
+        for place, manifests in enumerate(texts):
+            groups = groups_of.get(place, ())
+            key = group_hash(manifests, groups) if groups else spec_hash(manifests)
             spec = self._specs.find(manifests, key)
             if spec is None:
-                if all(map(is_json, manifests)):
-                    spec = self._specs.read(manifests, key)
+                if all(map(is_json, (*manifests, *(one.template.encode() for one in groups)))):
+                    spec = self._specs.read(manifests, key, groups)
                 else:  # reading YAML takes a hundred times as long
-                    converted, violations = await asyncio.to_thread(to_json, manifests)
-                    spec = unreadable(key, violations) if violations else self._specs.read(converted, key)
+                    read = await asyncio.to_thread(to_json, manifests, groups)
+                    spec = unreadable(key, read[2]) if read[2] else self._specs.read(read[0], key, read[1])
                 reads += 1
                 if reads % _READS_PER_TURN == 0:
                     await asyncio.sleep(0)
             specs.append(spec)
         METRICS.parsed_specs.inc(reads)
         return specs
+
+
+def _groups_of(spec: job_pb2.JobSpec) -> tuple[PodGroup, ...]:
+    """Return the pod groups of a spec."""
+    return tuple(
+        PodGroup(
+            name=one.name,
+            minimum=one.min,
+            maximum=one.max or one.min,
+            template=one.template,
+            max_hops=one.max_hops if one.HasField("max_hops") else -1,
+            whole_nodes=not one.shares_nodes,
+            after=one.after,
+        )
+        for one in spec.groups
+    )
 
 
 def _usable(queues: dict[str, KnownQueue], names: Sequence[str]) -> dict[str, KnownQueue]:

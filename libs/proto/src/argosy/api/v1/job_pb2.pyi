@@ -152,11 +152,31 @@ WAIT_REASON_CORDONED: WaitReason
 WAIT_REASON_AWAY: WaitReason
 WAIT_REASON_NO_LEADER: WaitReason
 
+class PodGroup(_message.Message):
+    __slots__ = ("name", "min", "max", "template", "max_hops", "shares_nodes", "after")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MIN_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    MAX_HOPS_FIELD_NUMBER: _ClassVar[int]
+    SHARES_NODES_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    min: int
+    max: int
+    template: str
+    max_hops: int
+    shares_nodes: bool
+    after: str
+    def __init__(self, name: _Optional[str] = ..., min: _Optional[int] = ..., max: _Optional[int] = ..., template: _Optional[str] = ..., max_hops: _Optional[int] = ..., shares_nodes: bool = ..., after: _Optional[str] = ...) -> None: ...
+
 class JobSpec(_message.Message):
-    __slots__ = ("manifests",)
+    __slots__ = ("manifests", "groups")
     MANIFESTS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     manifests: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, manifests: _Optional[_Iterable[str]] = ...) -> None: ...
+    groups: _containers.RepeatedCompositeFieldContainer[PodGroup]
+    def __init__(self, manifests: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[PodGroup, _Mapping]]] = ...) -> None: ...
 
 class RunAfter(_message.Message):
     __slots__ = ("job_ids", "until")
