@@ -6,6 +6,9 @@ at a time on the same state. `least` is the lowest level at which some subtree h
 placement can beat, and for one sub-group always reached by some placement. For several sub-groups the bound holds for
 each by itself, so a gang that does not reach it may still be the best there is.
 
+`sampler_session` is the small gangs as a sampler's session places them, in one commit of all members, and `whole_round`
+as a leader has them placed: chosen, asked for, committed and put into a plan.
+
 Usage: python tests/benchmarks/gangs.py [--gangs 400] [--seed 1]
 """
 
@@ -20,6 +23,12 @@ from typing import Any
 import numpy as np
 
 from argosy_core.gang import SubGroup, Topology, place_gang
+from argosy_core.job.classes import GangGroup, SchedulingClass
+from argosy_core.job.members import Members
+from argosy_core.ledger import NodeLedger
+from argosy_core.nodes import NodeSpec
+from argosy_core.placement import CommitRequest, NodeSampler, Placements, SampleRequest, SamplerSession
+from argosy_testkit.leader_world import LeaderWorld
 
 PODS, RACKS, NODES = 50, 25, 25
 NODE_COUNT = PODS * RACKS * NODES
@@ -116,6 +125,75 @@ def small_gangs(rng: np.random.Generator, *, gang_count: int = 3000, node_count:
     }
 
 
+def in_a_session(rng: np.random.Generator, *, gang_count: int = 3000, node_count: int = 5000) -> dict[str, Any]:
+    """Commit gangs of three through a sampler's session; return the processor time of one, that of a sample apart."""
+    ledger, nothing = NodeLedger(topology=["rack"]), np.zeros(0, np.int32)
+    ledger.put_nodes(
+        [
+            NodeSpec(
+                name=f"n{node}",
+                total={"cpu": 32_000 - int(used), "memory": 1 << 37},
+                labels={"rack": f"{node // 25}"},
+            )
+            for node, used in enumerate(rng.integers(0, 24_000, node_count))
+        ]
+    )
+    session = SamplerSession(ledger, NodeSampler(ledger), rng)
+    session.define((cores, gang_of_three(cores)) for cores in range(1, 5))
+    empty = Placements(members=Members.of([], []), class_ids=nothing, node=nothing, nodes=())
+    session.take_placements(empty, is_last=True)
+    class_ids = np.arange(1, 5, dtype=np.int32)
+    began_s = time.process_time()
+    session.sample(
+        1,
+        SampleRequest(
+            class_ids=class_ids,
+            wanted=np.full(4, gang_count // 4, np.int32),
+            complete=np.zeros(4, np.int8),
+            resources=("cpu", "memory"),
+            nodes_to_sample_ratio=0.04,
+        ),
+    )
+    sampled_s = time.process_time()
+    reply = session.commit(
+        1,
+        CommitRequest(
+            members=Members.of(
+                np.repeat(np.arange(gang_count), 3), np.ones(3 * gang_count), np.tile(np.arange(3), gang_count)
+            ),
+            class_ids=np.repeat(rng.integers(1, 5, gang_count), 3).astype(np.int32),
+            offset=np.zeros(3 * gang_count + 1, np.int32),
+            candidate=nothing,
+        ),
+    )
+    ended_s = time.process_time()
+    return {
+        "gangs": gang_count,
+        "nodes": node_count,
+        "placed": int((reply.node >= 0).sum()) // 3,
+        "sample_ms": round((sampled_s - began_s) * 1000, 1),
+        "ms_per_gang": round((ended_s - sampled_s) / gang_count * 1000, 3),
+    }
+
+
+def in_a_round(*, gang_count: int = 3000, node_count: int = 5000) -> dict[str, Any]:
+    """Have a leader place gangs of three of one class; return the processor time of one in a whole round."""
+    world = LeaderWorld(clusters={"a": node_count}, node_amounts={"cpu": 32_000, "memory": 1 << 37})
+    world.book.definitions[2] = gang_of_three(4).definition()
+    world.submit(gang_count, class_id=2)
+    began_s = time.process_time()
+    plan = world.plan()
+    taken_s = time.process_time() - began_s
+    leased = int(np.unique(plan.handle).size)
+    return {"gangs": gang_count, "leased": leased, "ms_per_gang": round(taken_s / max(leased, 1) * 1000, 3)}
+
+
+def gang_of_three(cores: int) -> SchedulingClass:
+    """Return the class of three pods of some cores."""
+    pod = SchedulingClass(requests=(("cpu", 1000 * cores), ("memory", 1 << 30)))
+    return SchedulingClass.of_gang([GangGroup(pod=pod, minimum=3, maximum=3)])
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -129,6 +207,8 @@ def main() -> None:
         "nodes": NODE_COUNT,
         "fat_tree": [row for count in (1, 3) for row in measure(topology, rng, chosen.gangs, group_count=count)],
         "shared_nodes": small_gangs(rng),
+        "sampler_session": in_a_session(rng),
+        "whole_round": in_a_round(),
     }
     sys.stdout.write(json.dumps(document, indent=1) + "\n")
 

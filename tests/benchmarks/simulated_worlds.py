@@ -28,13 +28,13 @@ REPORT_PERIOD_S = 60.0
 
 
 def try_seed(seed: int) -> list[str]:
-    """Run both worlds of a seed; return what failed, for people."""
+    """Run the worlds of a seed; return what failed, for people."""
     failures = []
-    for wide in (False, True):
+    for wide, gangs in ((False, False), (True, False), (False, True)):
         try:
-            draw_world(seed, wide=wide, check_steps=CHECK_STEPS).run()
+            draw_world(seed, wide=wide, gangs=gangs, check_steps=CHECK_STEPS).run()
         except Exception as error:  # noqa: BLE001 - whatever ends a world is a finding
-            failures.append(f"draw_world({seed}, wide={wide}): {type(error).__name__}: {error}")
+            failures.append(f"draw_world({seed}, wide={wide}, gangs={gangs}): {type(error).__name__}: {error}")
     return failures
 
 

@@ -14,7 +14,9 @@ from argosy_core.errors import InvariantViolation
 from argosy_core.job.members import attempt_of, member_of
 from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
 from argosy_core.ledger import NodeLedger
+from argosy_core.placement import CommitRequest
 from argosy_core.reconcile import Creates
+from argosy_core.resources import PODS
 
 if TYPE_CHECKING:
     from argosy_simulation.durable import DurableStore
@@ -101,17 +103,35 @@ class Audit:
             if not running:
                 del self._running[handle]
 
-    def committed(
-        self, sampler: str, ledger: NodeLedger, class_ids: npt.NDArray[np.int32], nodes: npt.NDArray[np.int32]
-    ) -> None:
+    def committed(self, sampler: str, ledger: NodeLedger, request: CommitRequest, nodes: npt.NDArray[np.int32]) -> None:
         """Take note of commits that were kept.
 
+        Args:
+            sampler: Who kept them.
+            ledger: Its ledger.
+            request: What was asked of it.
+            nodes: Node of each member that got one now, -1 for the others.
+
         Raises:
-            InvariantViolation: One leaves less than nothing free of what its pod asks for.
+            InvariantViolation: One leaves less than nothing free of what its pod asks for, or a gang was placed in
+                part.
         """
-        requests = ledger.classes.requests[ledger.classes.slots(class_ids)].T
-        if ((requests > 0) & (ledger.nodes.free[:, nodes] < 0)).any():
+        classes, placed = ledger.classes, np.flatnonzero(nodes >= 0)
+        slots = classes.slots(request.class_ids)
+        pods = classes.member_indices(slots, request.members.member)[placed]
+        requests = classes.requests[pods].T
+        # A pod that wants its node for itself takes all that it has of `pods`, and so do the others of its gang there.
+        short = (requests > 0) & (ledger.nodes.free[:, nodes[placed]] < 0)
+        short[ledger.axis.index(PODS), classes.are_gangs(slots[placed])] = False
+        if short.any():
             raise InvariantViolation(f"{sampler} kept a commit for which there is no room")
+        gangs = placed[classes.are_gangs(slots[placed])]
+        for handle in np.unique(request.members.handle[gangs]).tolist():
+            mine = gangs[request.members.handle[gangs] == handle]
+            if mine.size != classes.gangs[int(slots[mine[0]])].least_count:
+                raise InvariantViolation(
+                    f"{sampler} placed {mine.size} members of gang {handle}, not all that it needs"
+                )
 
     def node_overcommitted(self, cluster: str, node: str, resource: str) -> None:
         """Take note of a pod for which its node has no room.

@@ -9,14 +9,17 @@ import numpy as np
 
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.after import AfterUntil
-from argosy_core.job.members import attempt_of
+from argosy_core.job.members import attempt_of, member_of
 from argosy_core.job.states import JobState
+from argosy_core.nodes.table import DEFAULT_POD_COUNT
 from argosy_core.reconcile import Reconciler
+from argosy_core.resources import PODS
 from argosy_core.scheduler import check_invariants, placements_of
 from argosy_simulation.agenda import Process
 from argosy_simulation.executor_actor import ExecutorActor
 from argosy_simulation.leader_actor import LeaderActor
 from argosy_simulation.parts import WorldParts
+from argosy_simulation.plan import JobBook
 from argosy_simulation.sampler_actor import SamplerActor
 
 __all__ = ["check_memory", "check_rest"]
@@ -114,15 +117,26 @@ def _check_ledger(world: WorldParts, sampler: SamplerActor, live: set[tuple[int,
     ledger, name = sampler.ledger, sampler.name
     ledger.check_invariants()
     _require(ledger.placement_count == len(live), f"{name} holds {len(live)} placements, not {ledger.placement_count}")
-    _require(bool((ledger.nodes.free >= 0).all()), f"{name} has nothing below zero")
+    pods = ledger.axis.index(PODS)
+    # Each pod that wants its node for itself takes all that it has of `pods`.
+    counted = np.arange(len(ledger.axis)) != pods
+    _require(bool((ledger.nodes.free[counted] >= 0).all()), f"{name} has nothing below zero")
     taken = (ledger.nodes.allocatable - ledger.nodes.free).sum(axis=1)
     book = world.context.book
     wanted = np.zeros_like(taken)
-    for handle, _ in live:
+    for handle, ordinal in live:
+        wanted[pods] += _more_pods(book, handle, ordinal)
         for position in book.pods_of(handle):
-            for resource, amount in book.requests_of(handle, position):
+            for resource, amount in book.requests_of(handle, ordinal, position):
                 wanted[ledger.axis.index(resource)] += amount
     _require(bool((taken == wanted).all()), f"{name} books what the live runs ask for")
+
+
+def _more_pods(book: JobBook, handle: int, ordinal: int) -> int:
+    """Return how many of its node's pods a member keeps from others beside its own."""
+    definition = book.plan.classes[book.class_of(handle)]
+    is_whole = bool(definition.gang) and definition.gang[definition.member_groups[member_of(ordinal)]].whole_nodes
+    return DEFAULT_POD_COUNT - 1 if is_whole else 0
 
 
 def _require_equal(what: str, found: set[tuple[int, int]], expected: set[tuple[int, int]]) -> None:

@@ -434,8 +434,7 @@ class ClusterActor(Process):
 
     def _asks(self, key: Key) -> tuple[tuple[str, int], ...]:
         """Return what a pod asks for."""
-        handle, _, position = key
-        return self._book.requests_of(handle, position)
+        return self._book.requests_of(*key)
 
     def _book_room(self, key: Key, node: str, sign: int) -> None:
         """Take (-1) or give back (+1) what a pod asks for."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from argosy_core.job.after import AfterUntil
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.classes import GangGroup, SchedulingClass
 from argosy_core.job.options import JobOptions
 from argosy_core.leader import MachineSettings
 from argosy_core.nodes import NodeSpec
@@ -20,18 +20,19 @@ from argosy_simulation.plan import ChangeRequestPlan, WorldPlan
 from argosy_simulation.settings import FaultSettings, WorldSettings
 from argosy_simulation.world import World
 
-__all__ = ["chain_plan", "draw_plan", "draw_world", "hold_plan", "limit_plan", "widen_plan"]
+__all__ = ["chain_plan", "draw_plan", "draw_world", "gang_plan", "hold_plan", "limit_plan", "widen_plan"]
 
 _GIB = 1 << 30
 
 
-def draw_world(
+def draw_world(  # noqa: PLR0913 - one argument per thing that may be in the world
     seed: int,
     *,
     with_faults: bool = True,
     wide: bool = False,
     limited: bool = False,
     waiting: bool = False,
+    gangs: bool = False,
     check_steps: int = 1,
     make_plugins: Callable[[], Mapping[str, object]] = dict,
 ) -> World:
@@ -44,6 +45,7 @@ def draw_world(
             are drawn apart, so that the other worlds stay as they were.
         limited: Whether some jobs have time limits; likewise.
         waiting: Whether some jobs are held for a while, preempted, and some wait for others; likewise.
+        gangs: Whether about a third of the jobs are gangs; likewise.
         check_steps: After how many events the memories are checked; what truly happens is checked always.
         make_plugins: Makes the plugins of each leader anew.
     """
@@ -56,6 +58,8 @@ def draw_world(
         plan = limit_plan(plan, np.random.default_rng([seed, 39]))
     if waiting:
         plan = chain_plan(hold_plan(plan, wait_rng := np.random.default_rng([seed, 43]), until_s), wait_rng)
+    if gangs:
+        plan = gang_plan(plan, np.random.default_rng([seed, 47]))
     settings = WorldSettings(
         leader=MachineSettings(
             round=RoundSettings(
@@ -80,6 +84,14 @@ def draw_world(
     )
     if not with_faults:
         return World(plan, seed=seed, settings=settings)
+    faults = _draw_faults(rng, until_s)
+    if wide:
+        faults = _widen_faults(faults, wide_rng)
+    return World(plan, seed=seed, settings=settings, faults=faults)
+
+
+def _draw_faults(rng: np.random.Generator, until_s: float) -> FaultSettings:
+    """Return how often what goes wrong."""
     counts = {
         name: int(rng.integers(0, most + 1))
         for name, most in (
@@ -96,15 +108,12 @@ def draw_world(
             ("watch_lags", 3),
         )
     }
-    faults = FaultSettings(
+    return FaultSettings(
         until_s=until_s,
         repeat_ratio=float(rng.choice([0.0, 0.2])),
         call_loss_ratio=float(rng.choice([0.0, 0.1])),
         **counts,  # type: ignore[arg-type]
     )
-    if wide:
-        faults = _widen_faults(faults, wide_rng)
-    return World(plan, seed=seed, settings=settings, faults=faults)
 
 
 def _widen_faults(faults: FaultSettings, rng: np.random.Generator) -> FaultSettings:
@@ -141,6 +150,38 @@ def limit_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
     limited = rng.random(len(plan)) < 0.3
     limit_s = np.where(limited, rng.integers(1, 40, len(plan)), nothing.time_limit_s).astype(np.int32)
     return replace(plan, options=replace(nothing, time_limit_s=limit_s))
+
+
+def gang_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
+    """Return a plan in which about a third of the jobs are gangs, each of which fits some cluster.
+
+    Nodes are alike, and one of a cluster may hold a pod that never ends.
+
+    Args:
+        plan: The plan.
+        rng: Draws which, and of what sub-groups.
+    """
+    node_count = max(1, max(len(nodes) for _, nodes in plan.clusters) - 1)
+    classes = list(plan.classes)
+    for number in range(3):
+        cpu = int(rng.choice([500, 1000, 2000, 4000]))
+        most = min(node_count * (4000 // cpu), 8)
+        first = int(rng.integers(1, most + 1))
+        pod = SchedulingClass(requests=(("cpu", cpu), ("memory", _GIB)))
+        sizes = [first, *([most - first] if number == 1 and first < most else [])]
+        classes.append(
+            SchedulingClass.of_gang(
+                [GangGroup(pod=pod, minimum=size, maximum=size, whole_nodes=number == 2) for size in sizes]
+            )
+        )
+    of_gang = (rng.random(len(plan)) < 0.35) & np.isfinite(plan.run_s)
+    chosen = rng.integers(len(plan.classes), len(classes), len(plan))
+    return replace(
+        plan,
+        classes=tuple(classes),
+        class_index=np.where(of_gang, chosen, plan.class_index).astype(np.int32),
+        layout=np.where(of_gang, plan.layout % 2, plan.layout).astype(np.int32),
+    )
 
 
 def chain_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:

@@ -18,6 +18,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.after import AfterJobs, AfterUntil
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.identity import DAY_SHIFT
+from argosy_core.job.members import member_of
 from argosy_core.job.options import JobOptions
 from argosy_core.nodes import NodeSpec
 from argosy_core.resources import PODS
@@ -165,9 +166,12 @@ class JobBook:
         """Return the positions of a job's pods in its bag."""
         return _POD_PLACES[self.plan.layout[self.index(handle)]]
 
-    def requests_of(self, handle: int, position: int) -> tuple[tuple[str, int], ...]:
-        """Return what a pod asks for, itself included: an even share of its job's class, the last one the rest."""
-        requests = self.plan.classes[self.class_of(handle)].requests
+    def requests_of(self, handle: int, ordinal: int, position: int) -> tuple[tuple[str, int], ...]:
+        """Return what a pod asks for, itself included: an even share of its member's class, the last one the rest."""
+        definition = self.plan.classes[self.class_of(handle)]
+        requests = definition.requests
+        if definition.gang:
+            requests = definition.gang[definition.member_groups[member_of(ordinal)]].pod.requests
         pods = self.pods_of(handle)
         if len(pods) > 1:
             is_last = position == pods[-1]

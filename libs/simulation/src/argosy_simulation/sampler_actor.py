@@ -128,7 +128,7 @@ class SamplerActor(Process):
         pods = [change for change in changes if isinstance(change, ObjectChange) and change.kind == POD]
         others = [change for change in changes if isinstance(change, UnmanagedPod)]
         book = self._context.book
-        vectors = [self._vector(book.requests_of(pod.handle, pod.position)) for pod in pods]
+        vectors = [self._vector(book.requests_of(pod.handle, pod.ordinal, pod.position)) for pod in pods]
         vectors += [self._vector(other.requests) for other in others]
         width = len(self.ledger.axis)
         requests = np.zeros((len(vectors), width), dtype=np.int64)
@@ -232,7 +232,7 @@ class SamplerActor(Process):
         before = self.ledger.nodes_of(request.members)
         answer = self.session.commit(epoch, request)
         placed = (before < 0) & (answer.node >= 0)
-        self._context.audit.committed(self.name, self.ledger, request.class_ids[placed], answer.node[placed])
+        self._context.audit.committed(self.name, self.ledger, request, np.where(placed, answer.node, np.int32(-1)))
         self._tell_soon()
         self._context.network.tell(
             stream,

@@ -93,6 +93,8 @@ class LeaderWorld:
         self.events = EventKeeper()
         self.store = DurableStore(self.book, self.events)
         self.clusters: dict[str, WorldCluster] = {}
+        self.make_ledger: Callable[[], tuple[NodeLedger, int]] = lambda: (NodeLedger(), 0)
+        """Returns the ledger of a sampler that starts, and the pool's number there; others may place on it too."""
         self.stored: list[Transaction] = []
         """Everything committed."""
         self.said: list[say.Instruction] = []
@@ -205,9 +207,9 @@ class LeaderWorld:
         self.reconnect(name)
 
     def _start_sampler(self, specs: list[NodeSpec], incarnation: int) -> SamplerSession:
-        ledger = NodeLedger()
+        ledger, pool = self.make_ledger()
         ledger.put_nodes(specs)
-        return SamplerSession(ledger, NodeSampler(ledger, incarnation=incarnation), self.rng)
+        return SamplerSession(ledger, NodeSampler(ledger, incarnation=incarnation), self.rng, pool=pool)
 
     def reconnect(self, name: str) -> None:
         """Restart everything of a cluster."""
