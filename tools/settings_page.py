@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from argosy_runtime.config import SettingText, setting_texts
+from argosy_server.leader.settings import is_hot
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "settings.md"
@@ -36,6 +37,10 @@ Generated from the configuration classes by `make docs`; do not edit. `argosy-SE
 A setting is taken from the first place that has it: its flag, its environment variable, the file named by `--config`
 (YAML, JSON or TOML), its default. The setting `leader.lease_s` of the server is the flag `--leader-lease-s`, the
 variable `ARGOSY_SERVER_LEADER_LEASE_S`, and in a file the key `lease_s` of the section `leader`.
+
+Settings of the server marked *hot* change while a pool is led, by `argosy config set`: all or none, from the next round
+on, over a change of leader, and for whoever reads `argosy config history` with who, when and why. What is not set there
+is as configured.
 
 Lists are written `a,b`, mappings `name=value,name=value`. A name that no service reads is an error, and so is a number
 that means nothing.
@@ -93,7 +98,8 @@ def _row(setting: SettingText) -> str:
     if setting.kind == "[true|false]":
         default = default.lower()
     words = {"TEXT": "text", "TEXT,...": "list", "N": "number", "X": "number", "[true|false]": "true, false"}
-    cells = (f"`{setting.key}`", default, words.get(unit, unit.replace("|", ", ")), setting.text)
+    hot = " *hot*" if is_hot(setting.key) else ""
+    cells = (f"`{setting.key}`{hot}", default, words.get(unit, unit.replace("|", ", ")), setting.text)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

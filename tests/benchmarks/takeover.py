@@ -43,7 +43,9 @@ from argosy_core.leader.events import (
 )
 from argosy_core.leader.instructions import ReadChanges, ReadRecords, SendPlacements, Serve, Store
 from argosy_core.scheduler import JobColumns, placements_of
+from argosy_server.config import ServerConfig
 from argosy_server.leader.cycle.effects import store_effects
+from argosy_server.leader.hot import HotSettings
 from argosy_server.leader.sessions.cluster_codec import placement_parts
 from argosy_server.leader.takeover.loading import loaded_pool
 from argosy_store import Effects, EmbeddedPostgres, LeaderStore, migrate
@@ -194,7 +196,7 @@ def take_over(url: str, lease_s: float) -> dict[str, float]:
     loaded_s = time.perf_counter()
     count = rows.columns.jobs.handle.size
     leader.untaken = rows.columns.jobs.only(rows.columns.jobs.handle >= rows.columns.jobs.handle[-_CHUNK])
-    leader.feed(loaded_pool(rows, leadership.log_position))
+    leader.feed(loaded_pool(rows, leadership.log_position, HotSettings(ServerConfig(database_url=""))))
     del rows
     assert leader.serves
     serves_s = time.perf_counter()

@@ -229,6 +229,21 @@ CALLS: dict[str, tuple[str, str, Any, Any, str]] = {
     ),
     "delete queue: empty": ("queues", "DeleteQueue", queue_pb2.DeleteQueueRequest(), INVALID, "name"),
     "uncordon queue: empty": ("queues", "UncordonQueue", queue_pb2.UncordonQueueRequest(), INVALID, "name"),
+    "settings: long key": (
+        "scheduling", "SetPoolSettings", scheduling_pb2.SetPoolSettingsRequest(settings={"x" * 101: "1"}),
+        INVALID, "settings",
+    ),
+    "settings: not hot": (
+        "scheduling", "SetPoolSettings", scheduling_pb2.SetPoolSettingsRequest(settings={"leader.lease_s": "1"}),
+        INVALID, "leader.lease_s",
+    ),
+    "settings: unknown": (
+        "scheduling", "SetPoolSettings", scheduling_pb2.SetPoolSettingsRequest(settings={"leader.round.half_tim": "1"}),
+        INVALID, "leader.round.half_time_s",
+    ),
+    "settings: bad page": (
+        "scheduling", "ListPoolSettings", scheduling_pb2.ListPoolSettingsRequest(page_token="x"), INVALID, "page_token",
+    ),
     "last round: long pool": (
         "scheduling", "GetLastRound", scheduling_pb2.GetLastRoundRequest(pool="x" * 64), INVALID, "pool",
     ),

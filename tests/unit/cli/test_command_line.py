@@ -186,7 +186,8 @@ def test_only_commands_that_talk_to_a_server_take_one() -> None:
         "slurm",
     }
     changing = {"cancel", "reprioritize", "preempt", "hold", "release"}
-    assert taking == of_jobs | changing | {"queue", "shares", "cluster", "node", "apply", "replay"} | ACCESS
+    of_machines = {"config", "queue", "shares", "cluster", "node", "apply", "replay"}
+    assert taking == of_jobs | changing | of_machines | ACCESS
 
 
 def test_every_option_that_is_a_number_has_a_range() -> None:

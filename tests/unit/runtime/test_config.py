@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_runtime.config import describe_config, help_text, load_config
+from argosy_runtime.config import change_config, describe_config, help_text, load_config, value_texts
 from argosy_runtime.documentation import field_texts
 
 
@@ -268,3 +268,16 @@ def test_config_reads_mappings_from_flags_and_files(tmp_path: Path) -> None:
     file.write_text("weights: {memory: 1.0e-9}\n")
     assert load_config(Paces, ["--config", str(file)], {}).weights == {"memory": 1e-9}
     assert "default: cpu=0.001" in help_text(Paces)
+
+
+def test_changed_config_has_other_values_and_leaves_the_first_as_it_is() -> None:
+    """Values are text or as a file has them; what the texts of all values say gives the same configuration."""
+    config = load_config(Paces, ["--drain-s=3"], {})
+    changed = change_config(config, {"seed": "7", "weights": {"memory": 2}})
+    assert (changed.seed, changed.weights, changed.drain_s) == (7, {"memory": 2.0}, 3.0)
+    assert (config.seed, config.weights) != (changed.seed, changed.weights)
+    assert change_config(load_config(Paces, [], {}), value_texts(changed)) == changed
+    with pytest.raises(InvalidRequest) as caught:
+        change_config(config, {"sed": "7", "weights": "cpu"})
+    assert "did you mean seed?" in caught.value.message
+    assert "weights: 'cpu' is not of the form name=value" in caught.value.message

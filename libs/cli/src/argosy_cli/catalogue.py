@@ -46,7 +46,7 @@ GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("A mesh on this machine", ("up", "down", "status", "demo")),
     ("Workloads and measuring", ("replay", "simulate", "trace", "bench")),
     ("Access", ("whoami", "grant", "revoke", "grants", "audit", "context", "certs")),
-    ("Operating", ("admin",)),
+    ("Operating", ("admin", "config")),
     ("Other dialects", ("slurm",)),
     ("Shell", ("completion",)),
 )
@@ -90,6 +90,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "trace": Entry("traces", "trace", "Make workload profiles of traces."),
     "bench": Entry("benches", "bench", "Measure the scheduling core or the whole mesh."),
     "admin": Entry("admin", "admin", "Prepare and check the database and the event log of an installation."),
+    "config": Entry("config", "config", "Show and change settings of a pool's rounds while it is led."),
     "slurm": Entry("slurm", "slurm", "sbatch, squeue, scancel and sinfo, for those who come from Slurm."),
     "completion": Entry("completion", "completion", "Print the completion script of a shell."),
 }

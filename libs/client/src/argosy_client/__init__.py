@@ -25,6 +25,7 @@ from argosy_client.explanations import (
     QueueStanding,
     StartBand,
 )
+from argosy_client.pool_settings import PoolSetting, PoolSettings, PoolSettingsVersion
 from argosy_client.values import (
     JOB_STATES,
     OPEN_STATES,
@@ -76,6 +77,9 @@ __all__ = [
     "LastRound",
     "Node",
     "PodGroup",
+    "PoolSetting",
+    "PoolSettings",
+    "PoolSettingsVersion",
     "PromisedStart",
     "Queue",
     "QueueShare",

@@ -40,6 +40,7 @@ from argosy_runtime.documentation import field_texts, type_text
 
 __all__ = [
     "SettingText",
+    "change_config",
     "describe_config",
     "help_text",
     "load_config",
@@ -47,6 +48,7 @@ __all__ = [
     "require_names",
     "require_pools",
     "setting_texts",
+    "value_texts",
 ]
 
 Config = TypeVar("Config")
@@ -154,6 +156,59 @@ def load_config(
         text = "; ".join(f"{fault.field}: {fault.description}" for fault in faults)
         raise InvalidRequest(f"configuration is wrong: {text}", violations=tuple(faults))
     return _build(config_type, values, ())
+
+
+def change_config(config: Config, values: Mapping[str, object]) -> Config:
+    """Return a configuration with other values of some settings.
+
+    Args:
+        config: The configuration.
+        values: By key, as text or as a file has them.
+
+    Raises:
+        InvalidRequest: A key is unknown, a value does not fit its field, or values do not go together; every fault of a
+            single one is listed.
+    """
+    leaves = {leaf.key: leaf for leaf in _leaves(type(config))}
+    faults: list[FieldViolation] = []
+    changed: dict[str, object] = {}
+    for key, value in values.items():
+        leaf = leaves.get(key)
+        if leaf is None:
+            faults.append(_unknown(key, list(leaves)))
+            continue
+        try:
+            changed[key] = _check_range(_convert(_unworded(value, leaf), leaf.kind), leaf)
+        except (ValueError, TypeError) as cause:
+            faults.append(FieldViolation(field=key, description=f"{value!r} is not {cause}"))
+    if faults:
+        text = "; ".join(f"{fault.field}: {fault.description}" for fault in faults)
+        raise InvalidRequest(f"settings are wrong: {text}", violations=tuple(faults))
+    return _replace(config, changed, "")
+
+
+def _replace(config: Config, changed: Mapping[str, object], above: str) -> Config:
+    """Return a section with changed values; sections in which none is changed stay as they are."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        key, value = f"{above}{field.name}", getattr(config, field.name)
+        if key in changed:
+            values[field.name] = changed[key]
+        elif dataclasses.is_dataclass(value) and any(name.startswith(f"{key}.") for name in changed):
+            values[field.name] = _replace(value, changed, f"{key}.")
+    return dataclasses.replace(config, **values) if values else config  # type: ignore[type-var]
+
+
+def value_texts(config: object) -> dict[str, str]:
+    """Return the values of all settings as text, by key, as `change_config` takes them; secrets are hidden."""
+    found: dict[str, str] = {}
+    for leaf in _leaves(type(config)):
+        value: Any = config
+        for name in leaf.path:
+            value = getattr(value, name)
+        text = _default_text(dataclasses.replace(leaf, default=value))
+        found[leaf.key] = text.lower() if isinstance(value, bool) else text
+    return found
 
 
 def require_names(named: Mapping[str, str]) -> None:

@@ -22,6 +22,7 @@ from argosy_store.grants import GrantCalls
 from argosy_store.identities import IdentityCalls
 from argosy_store.jobs import JobCalls
 from argosy_store.pool import Connections
+from argosy_store.pool_settings import PoolSettingsCalls
 from argosy_store.queues import QueueCalls
 from argosy_store.submission import TimelineChanged, submit_requests
 from argosy_store.submits import EncodeChanges, SubmitRequest, SubmitResult
@@ -55,7 +56,16 @@ _USE_JOB_SET: Final = (
 _DAY_S: Final = 86_400
 
 
-class ApiStore(QueueCalls, GrantCalls, AuditCalls, JobCalls, ChangeRequestCalls, ClusterCalls, IdentityCalls):
+class ApiStore(
+    QueueCalls,
+    GrantCalls,
+    AuditCalls,
+    JobCalls,
+    ChangeRequestCalls,
+    ClusterCalls,
+    IdentityCalls,
+    PoolSettingsCalls,
+):
     """The database as an API replica sees it. Thread-safe.
 
     Args:

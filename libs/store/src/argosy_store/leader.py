@@ -28,6 +28,7 @@ from argosy_store.ended_sessions import note_ended_session
 from argosy_store.load import LoadedPool, load_pool, read_states
 from argosy_store.outbox import insert_outbox
 from argosy_store.partitions import PARTITION_LOCK, STATE_COLUMNS, change_request_lock, learn_state, prologue
+from argosy_store.pool_settings import PoolSettingsRow, read_pool_settings
 from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
 from argosy_store.shared_reads import SharedReads
 from argosy_store.suspects import count_suspects, note_suspects, refuse_suspect
@@ -350,6 +351,11 @@ class LeaderStore:
             statement = f"SELECT {QUEUE_COLUMNS} FROM queues WHERE queue_id = ANY (%s) ORDER BY queue_id"
             cursor = connection.execute(statement, [list(queue_ids)])
             return [QueueRow.of(row) for row in cursor]
+
+    def read_settings(self) -> PoolSettingsRow | None:
+        """Return what was set of the pool's rounds; None if nothing was."""
+        with self._reader.use() as connection:
+            return read_pool_settings(connection, self._pool)
 
     def read_job_sets(self, job_set_ids: Sequence[int]) -> dict[int, tuple[int, str, int]]:
         """Return (queue id, name, last event number) of job sets by id."""

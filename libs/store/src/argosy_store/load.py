@@ -35,6 +35,7 @@ from argosy_core.scheduler import (
 )
 from argosy_store.binary import INT2, INT4, INT8, UUID
 from argosy_store.connection import StoreConnection
+from argosy_store.pool_settings import PoolSettingsRow, read_pool_settings
 from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
 from argosy_store.shared_reads import SharedReads
 from argosy_store.suspects import read_suspects
@@ -65,6 +66,8 @@ class LoadedPool:
     """(kind, key) of what ended terms."""
     suspect_changes: tuple[bytes, ...] = ()
     """What stands in the changes among them."""
+    settings: PoolSettingsRow | None = None
+    """What was set of the pool's rounds; None if nothing was."""
 
 
 def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> LoadedPool:
@@ -101,6 +104,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
     metadata, metadata_index = _load_metadata(connection, pending_metadata.result(), handles)
     last_attempt, failures, failed_time_us, parted = _count_past_runs(pending_past.result(), handles, runs)
     suspects, suspect_changes = read_suspects(connection, pool)
+    settings = read_pool_settings(connection, pool)
     return LoadedPool(
         queues=_load_queues(connection, pool, jobs["queue"]),
         clusters=tuple(
@@ -137,6 +141,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
         round_state=bytes(head[1]),
         suspects=tuple(suspects),
         suspect_changes=tuple(suspect_changes),
+        settings=settings,
     )
 
 

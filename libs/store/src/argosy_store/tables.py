@@ -234,6 +234,18 @@ audit_records: Final = sa.Table(
 )
 """Who changed what, and from where; written in the transaction of the change."""
 
+pool_settings: Final = sa.Table(
+    "pool_settings",
+    metadata,
+    sa.Column("pool", sa.Text, primary_key=True),
+    sa.Column("version", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("settings", JSONB, nullable=False),
+    sa.Column("create_time_us", sa.BigInteger, nullable=False, server_default=sa.text("argosy_now_us()")),
+    sa.Column("principal", sa.Text, nullable=False),
+    sa.Column("comment", sa.Text, nullable=False),
+)
+"""Settings of pools that change while they are led, each version whole; the newest holds."""
+
 changes: Final = sa.Table(
     "changes",
     metadata,

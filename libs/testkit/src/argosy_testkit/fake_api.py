@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import code_pb2, error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
@@ -28,13 +27,13 @@ from argosy.api.v1 import (
     job_pb2_grpc,
     queue_pb2,
     queue_pb2_grpc,
-    scheduling_pb2,
     scheduling_pb2_grpc,
     server_pb2,
     server_pb2_grpc,
 )
 from argosy.debug.v1 import debug_pb2, debug_pb2_grpc
 from argosy_testkit.fake_access import FakeAccess
+from argosy_testkit.fake_scheduling import FakeScheduling
 
 __all__ = ["FakeApi", "start_fake"]
 
@@ -86,6 +85,10 @@ class FakeApi:
         """After how many messages the next watches end without an error."""
         self.open_watches = 0
         """Watches under way."""
+        self.pool_settings: list[Any] = []
+        """Versions of settings, oldest first."""
+        self.settings_fault = ""
+        """Why the newest of them cannot be used."""
         self.state_counts: dict[str, int] = {}
         """State counts of every message, if given."""
 
@@ -446,55 +449,6 @@ class _Clusters(cluster_pb2_grpc.ClusterServiceServicer):
         return cluster_pb2.ForgetClusterResponse(lost_run_count=7)
 
 
-class _Scheduling(scheduling_pb2_grpc.SchedulingServiceServicer):
-    """One queue with a share."""
-
-    def __init__(self, api: FakeApi) -> None:
-        self.api = api
-
-    async def GetShares(self, request: Any, context: Any) -> Any:
-        await self.api.enter("GetShares", request, context)
-        amounts = {"cpu": (40_000, 12_500, 20_000), "memory": (4 << 30, 1 << 30, 2 << 30), "example.com/gpu": (3, 1, 2)}
-        capacities = {"cpu": (64_000, 1.0), "memory": (64 << 30, 1 / (1 << 30)), "example.com/gpu": (8, 0.0)}
-        share = scheduling_pb2.QueueShare(
-            queue="science",
-            weight=2,
-            fair_share_ratio=0.5,
-            usage_cores=12.5,
-            demand_cores=40,
-            entitled_cores=20,
-            resources=[
-                scheduling_pb2.ResourceShare(resource=name, requested=asked, running=held, entitled=fair)
-                for name, (asked, held, fair) in amounts.items()
-            ],
-        )
-        return scheduling_pb2.GetSharesResponse(
-            shares=[share],
-            capacity_cores=64,
-            resources=[
-                scheduling_pb2.ResourceCapacity(resource=name, capacity=amount, unit_cores=cores)
-                for name, (amount, cores) in capacities.items()
-            ],
-        )
-
-    async def GetLastRound(self, request: Any, context: Any) -> Any:
-        await self.api.enter("GetLastRound", request, context)
-        return scheduling_pb2.GetLastRoundResponse(
-            round=5,
-            epoch=2,
-            phases=[scheduling_pb2.PhaseDuration(phase="sample", duration=_ms(1.5))],
-            totals={"conflicts": 3},
-            latencies=[
-                scheduling_pb2.StageLatency(
-                    stage=scheduling_pb2.LATENCY_STAGE_LEASED,
-                    job_count=4,
-                    bucket_bounds=[_ms(1.0), _ms(2.0)],
-                    bucket_counts=[1, 3],
-                )
-            ],
-        )
-
-
 class _Debug(debug_pb2_grpc.DebugServiceServicer):
     """A dump in two pieces."""
 
@@ -523,12 +477,6 @@ class _Server(server_pb2_grpc.ServerServiceServicer):
         )
 
 
-def _ms(value_ms: float) -> Duration:
-    duration = Duration()
-    duration.FromNanoseconds(int(value_ms * 1e6))
-    return duration
-
-
 async def start_fake(api: FakeApi) -> tuple[grpc.aio.Server, str]:
     """Serve a fake on a free port; return the server and its address."""
     server = grpc.aio.server()
@@ -536,7 +484,7 @@ async def start_fake(api: FakeApi) -> tuple[grpc.aio.Server, str]:
     job_pb2_grpc.add_JobServiceServicer_to_server(_Jobs(api), server)
     event_pb2_grpc.add_EventServiceServicer_to_server(_Events(api), server)
     cluster_pb2_grpc.add_ClusterServiceServicer_to_server(_Clusters(api), server)
-    scheduling_pb2_grpc.add_SchedulingServiceServicer_to_server(_Scheduling(api), server)
+    scheduling_pb2_grpc.add_SchedulingServiceServicer_to_server(FakeScheduling(api), server)
     server_pb2_grpc.add_ServerServiceServicer_to_server(_Server(api), server)
     debug_pb2_grpc.add_DebugServiceServicer_to_server(_Debug(api), server)
     access_pb2_grpc.add_AccessServiceServicer_to_server(FakeAccess(api), server)

@@ -35,6 +35,7 @@ from argosy_server.api.grants import GrantedPermissions
 from argosy_server.api.jobs import JobExplanations, JobService, LeaderJobService
 from argosy_server.api.joining import Joining
 from argosy_server.api.leader_view import LeaderRoleLike, Servicer
+from argosy_server.api.pool_settings import PoolSettings
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.queues import QueueService
 from argosy_server.api.routing import LeaderRouter
@@ -119,6 +120,7 @@ class ServerApp:
         if config.role == "relay":
             return []  # health only
         explanations = JobExplanations(self.store, self.threads, self.router)
+        settings = PoolSettings(self.store, self.threads, self.router, config)
         shared: list[Servicer] = [
             (
                 cluster_pb2_grpc.add_ClusterServiceServicer_to_server,
@@ -127,7 +129,7 @@ class ServerApp:
             ),
             (
                 scheduling_pb2_grpc.add_SchedulingServiceServicer_to_server,
-                SchedulingService(self.router, default_pool=config.pool),
+                SchedulingService(self.router, settings, default_pool=config.pool),
                 "argosy.api.v1.SchedulingService",
             ),
             (

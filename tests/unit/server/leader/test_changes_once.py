@@ -56,7 +56,7 @@ class Driver:
 async def test_row_that_is_deleted_while_it_is_read_is_not_taken_again() -> None:
     """A job that was taken twice would have two SUBMITTED events (invariant 6)."""
     store, driver = SlowStore(), Driver(new_intake())
-    reader = ChangeReader(driver, store, LeaderNotes("default"))  # type: ignore[arg-type]
+    reader = ChangeReader(driver, store, LeaderNotes("default"), None)  # type: ignore[arg-type]
     store.let_go.set()
     await reader.read(10)
     store.began.clear()

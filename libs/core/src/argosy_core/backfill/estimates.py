@@ -74,7 +74,8 @@ class RunTimes:
             raise InvalidRequest("the prior must be above 0 s, and one key or more be remembered")
         self.error = EstimateError()
         """How far estimates were off."""
-        self._prior_s = prior_s
+        self.prior_s = prior_s
+        """What is estimated where nothing is known, seconds."""
         self._max_keys = max_keys
         self._row_of: dict[int, int] = {}
         """Rows by key, least recently observed first."""
@@ -144,4 +145,4 @@ class RunTimes:
         total = mixed.sum(axis=1)
         at = (np.cumsum(mixed, axis=1) < quantile * total[:, None]).sum(axis=1)
         found = _UPPER_S[np.minimum(at, _BIN_COUNT - 1)]
-        return np.where(total > 0, found, np.maximum(self._prior_s, 2 * elapsed))
+        return np.where(total > 0, found, np.maximum(self.prior_s, 2 * elapsed))

@@ -15,7 +15,7 @@ from argosy_core.framework import Verdicts
 from argosy_core.job.members import Members
 from argosy_core.job.rows import HeldAmounts
 from argosy_core.leader.transaction import SetAside
-from argosy_core.placement import CommitReply, SampleReply
+from argosy_core.placement import CommitReply, DecisionProfile, SampleReply
 from argosy_core.scheduler import (
     CapacityColumns,
     ChangeRequestColumns,
@@ -25,6 +25,7 @@ from argosy_core.scheduler import (
     LeasePlan,
     LoadedColumns,
     QueueView,
+    RoundSettings,
     StateColumns,
 )
 
@@ -141,6 +142,18 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedSettings:
+    """Settings of a pool's rounds, as an administrator set them while it was led."""
+
+    version: int
+    """Number of what was set; later ones are higher."""
+    round: RoundSettings
+    """All settings of rounds."""
+    decision_profile: DecisionProfile | None = None
+    """Plugins made for them; the present ones stay if None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerPublished:
     """The term's first record stands in the log."""
 
@@ -164,6 +177,8 @@ class Loaded:
     """Position up to which the log is applied."""
     suspects: frozenset[Origin] = frozenset()
     """What ended a term before: it is set aside."""
+    settings: ChangedSettings | None = None
+    """What was set of the pool's rounds; None if nothing was."""
     held: tuple[int, ...] = ()
     """Handles of the jobs that suspect changes accepted."""
 
@@ -184,6 +199,8 @@ class References:
     """Clusters that the changes name."""
     ended: EndedJobs | None = None
     """Jobs that a cancel request ended and that were not held here when the change was read."""
+    settings: ChangedSettings | None = None
+    """What was set of the pool's rounds, if that changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,6 +212,8 @@ class Intake:
     def _define(self, references: References) -> None:
         """Make known what changes refer to; a job set that is known keeps its own event number."""
         state = self._term.state
+        if references.settings is not None:
+            self._term.change_settings(references.settings)
         if references.classes:
             define_classes(state, references.classes)
         if references.queues:

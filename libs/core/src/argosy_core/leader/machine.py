@@ -220,6 +220,11 @@ class LeaderMachine:
         return self._term.state
 
     @property
+    def settings_version(self) -> int:
+        """Version of the settings of rounds in effect; 0 for those of the configuration."""
+        return self._term.settings_version
+
+    @property
     def totals(self) -> dict[str, int]:
         """Counts since the term began."""
         return self._term.totals

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Float64s, Int8s, Int32s, Int64s
-from argosy_core.framework import JobBatch, PermitBatch, Point, Verdicts, objects
+from argosy_core.framework import Framework, JobBatch, PermitBatch, Point, Verdicts, objects
 from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT
 from argosy_core.leader.events import PluginAnswered, StatesReported
 from argosy_core.leader.instructions import CallPlugin
@@ -84,13 +84,16 @@ class Permits:
         """Start with none."""
         self._term = term
         self._release = release
-        self._framework = term.state.decision_profile.framework
         self._is_used = self._framework.has(Point.PERMIT, Point.PRE_BIND)
         self._held: _Held | None = None
         self._published: PermitBatch | None = None
         self._calls: dict[int, CallPlugin] = {}
         self._call_count = 0
         self._asked_s = -math.inf
+
+    @property
+    def _framework(self) -> Framework:
+        return self._term.state.decision_profile.framework
 
     @property
     def on_hold_count(self) -> int:

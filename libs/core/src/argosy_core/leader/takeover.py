@@ -92,6 +92,8 @@ class Takeover:
         """Fill the memory."""
         term = self._term
         state = term.state
+        if event.settings is not None:
+            term.change_settings(event.settings)
         define_classes(state, event.classes)
         set_queues(state, event.queues)
         define_job_sets(state, event.columns.job_sets)
@@ -126,7 +128,7 @@ class Takeover:
         suspected = handles
 
         def fails(chosen: Int64s) -> bool:
-            state = PoolState(self._term.settings.round)
+            state = PoolState(self._term.state.settings)
             define_classes(state, event.classes)
             set_queues(state, event.queues)
             columns = event.columns.without(handles[~np.isin(handles, chosen)])

@@ -12,13 +12,13 @@ from typing import Protocol
 import numpy as np
 
 from argosy_core.arrays import Int64s
-from argosy_core.leader.events import Moment, Origin
+from argosy_core.leader.events import ChangedSettings, Moment, Origin
 from argosy_core.leader.instructions import Instruction
 from argosy_core.leader.settings import MachineSettings
 from argosy_core.leader.story import Stories
 from argosy_core.leader.suspects import Blame
 from argosy_core.placement import DecisionProfile
-from argosy_core.scheduler import PoolState
+from argosy_core.scheduler import PoolState, change_settings
 
 __all__ = ["Observer", "Phase", "Term"]
 
@@ -94,7 +94,15 @@ class Term:
         self.phase = Phase.LOADING
         self.unstored: set[int] = set()
         """Jobs whose lease is taken in here and not stored yet: no executor may hear of it."""
+        self.settings_version = 0
+        """Version of the settings in effect; 0 for those of the configuration."""
         self._said: list[Instruction] = []
+
+    def change_settings(self, changed: ChangedSettings) -> None:
+        """Go by other settings of rounds, between rounds, unless later ones hold already."""
+        if changed.version > self.settings_version:
+            self.settings_version = changed.version
+            change_settings(self.state, changed.round, self.now.db_s, decision_profile=changed.decision_profile)
 
     def say(self, instruction: Instruction) -> None:
         """Give an instruction."""

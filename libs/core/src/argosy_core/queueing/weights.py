@@ -62,6 +62,21 @@ class ResourceWeights:
         self._targets: dict[str, float] = dict(self.values)
         self._totals: Mapping[str, int] = {}
 
+    def configure(self, configured: Mapping[str, float], half_time_s: float) -> bool:
+        """Go by another configuration from now on; return whether weights changed at once.
+
+        Weights that are found from now on start where they stand, and move as if the capacity had changed.
+        """
+        was_found, self._half_time_s = self.is_found, half_time_s
+        self.is_found = not configured
+        if configured:
+            before, self.values = self.values, dict(configured)
+            return before != self.values
+        if not was_found:
+            self.values = {CPU: _CORES_PER_MILLICORE, **{k: v for k, v in self.values.items() if v > 0 and k != CPU}}
+            self._targets, self._totals = dict(self.values), {}
+        return not was_found
+
     def advance(self, totals: Mapping[str, int], now_s: float, *, is_idle: bool) -> bool:
         """Move the weights for the time since they moved last; return whether any changed.
 

@@ -14,6 +14,7 @@ Setting up::
     set_cluster(state, ClusterView)                               # adds or changes; new incarnation drops node indices
     recover(state, LoadedColumns, now_s) -> RecoverEffects        # a new leader, before the first round
 
+    change_settings(state, RoundSettings, now_s)                  # between rounds
     adopt_plan(state, LeasePlan) -> LeasePlan                     # a record that an earlier leader left on the log
 
 Changes (jobs need their classes, queues and job sets defined; `missing` says which are not)::
@@ -133,6 +134,7 @@ from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.shares import PoolShares, QueueShares, ResourceCapacity, ResourceShares, shares
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 from argosy_core.scheduler.tables import MAX_NODES, MAX_TOTAL, check_growth
+from argosy_core.scheduler.tuning import change_settings
 from argosy_core.scheduler.unfit import UnfitJobs, fail_unfit, settle_missing
 from argosy_core.scheduler.views import (
     ClusterReason,
@@ -201,6 +203,7 @@ __all__ = [
     "adopt_plan",
     "apply_ingested",
     "begin_round",
+    "change_settings",
     "check_growth",
     "check_invariants",
     "class_definitions",

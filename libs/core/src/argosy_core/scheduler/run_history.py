@@ -36,6 +36,10 @@ class RunHistory:
         error = self._times.error
         return error.count, error.exceeded_count, error.log2_sum
 
+    def set_prior(self, prior_s: float) -> None:
+        """Say what is estimated from now on where nothing is known, seconds."""
+        self._times.prior_s = prior_s
+
     def note_ended(self, keys: Int64s, run_time_s: Float64s) -> None:
         """Take note of runs that have ended, with their keys as of `RunTimes`; of many calls, the last 64 count."""
         self._unlearned.append((keys, run_time_s))

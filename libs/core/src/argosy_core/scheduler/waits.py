@@ -38,7 +38,8 @@ class WaitTable:
 
     def __init__(self, expiry_s: float) -> None:
         """Start with no reasons."""
-        self._expiry_s = expiry_s
+        self.expiry_s = expiry_s
+        """How long a reason that is noted from now on holds without news, seconds."""
         self.reason: npt.NDArray[np.int8] = np.zeros((0, 0), dtype=np.int8)
         """(class, cluster) WaitReason; NONE, MISMATCH, NO_ROOM, PLUGIN or FAULT."""
         self.until_s: npt.NDArray[np.float64] = np.zeros((0, 0), dtype=np.float64)
@@ -100,7 +101,7 @@ class WaitTable:
             self.node_kinds[classes[told], cluster] = node_kinds[told]
         is_fault = reasons == WaitReason.FAULT
         counts = np.where(is_fault, np.minimum(self.fault_count[classes, cluster] + 1, _MOST_FAULTS + 1), 0)
-        after_s = np.where(retry_after_s > 0, retry_after_s, self._expiry_s)
+        after_s = np.where(retry_after_s > 0, retry_after_s, self.expiry_s)
         after_s = np.where(is_fault, np.minimum(2.0 ** np.maximum(counts - 1, 0), FAULT_BACK_OFF_MAX_S), after_s)
         self.fault_count[classes, cluster] = counts
         self.judged[classes, cluster] = True

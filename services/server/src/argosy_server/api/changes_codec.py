@@ -156,6 +156,11 @@ def encode_queue_changes(queue_ids: Sequence[int]) -> bytes:
     return lease_pb2.Changes(changed_queue_ids=queue_ids).SerializeToString()
 
 
+def encode_settings_change() -> bytes:
+    """Return the news that the settings of a pool's rounds changed."""
+    return lease_pb2.Changes(changed_settings=True).SerializeToString()
+
+
 def encode_cluster_changes(clusters: Sequence[str]) -> bytes:
     """Return the news that clusters' settings changed."""
     return lease_pb2.Changes(changed_clusters=clusters).SerializeToString()

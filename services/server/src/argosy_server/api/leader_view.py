@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from argosy_core.job.states import JobStage
 from argosy_core.nodes import NodeColumns
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import Explanation, PoolShares
 from argosy_runtime.lifecycle import Lifecycle
+
+if TYPE_CHECKING:
+    from argosy_server.leader.hot import HotSettings
 
 __all__ = [
     "ClusterGauges",
@@ -152,6 +155,9 @@ class LeaderView(Protocol):
 
     def shares(self) -> PoolShares:
         """Return the shares of the pool's queues."""
+
+    def settings(self) -> tuple[HotSettings, int]:
+        """Return the settings of rounds, and the version by which the last round was decided."""
 
     def last_round(self) -> RoundGauges:
         """Return what the last round did."""

@@ -16,6 +16,7 @@ from argosy_runtime.access.guard import CALLER
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
 from argosy_server.api.leader_view import RoundGauges
+from argosy_server.api.pool_settings import PoolSettings
 from argosy_server.api.routing import LeaderRouter
 
 __all__ = ["SchedulingService"]
@@ -26,12 +27,14 @@ class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
 
     Args:
         router: Finds the leader.
+        settings: Reads and changes settings of pools.
         default_pool: Pool meant by an empty name.
     """
 
-    def __init__(self, router: LeaderRouter, *, default_pool: str) -> None:
+    def __init__(self, router: LeaderRouter, settings: PoolSettings, *, default_pool: str) -> None:
         """Keep what it needs."""
         self._router = router
+        self._settings = settings
         self._default_pool = default_pool
 
     async def GetShares(  # noqa: N802 - the protocol's name
@@ -62,6 +65,28 @@ class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
             request,
             context=context,
         )
+
+    async def GetPoolSettings(  # noqa: N802 - the protocol's name
+        self, request: scheduling_pb2.GetPoolSettingsRequest, context: Context
+    ) -> scheduling_pb2.GetPoolSettingsResponse:
+        """Answer the settings of a pool's rounds that change while it is led."""
+        check_request(request)
+        return await self._settings.get(request.pool or self._default_pool, request, context)
+
+    async def SetPoolSettings(  # noqa: N802 - the protocol's name
+        self, request: scheduling_pb2.SetPoolSettingsRequest, context: Context
+    ) -> scheduling_pb2.SetPoolSettingsResponse:
+        """Change some of them, all or none."""
+        check_request(request)
+        return await self._settings.set(request.pool or self._default_pool, request, context)
+
+    async def ListPoolSettings(  # noqa: N802 - the protocol's name
+        self, request: scheduling_pb2.ListPoolSettingsRequest, context: Context
+    ) -> scheduling_pb2.ListPoolSettingsResponse:
+        """List what was set, by whom, when and why."""
+        del context
+        check_request(request)
+        return await self._settings.list(request.pool or self._default_pool, request)
 
 
 def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:

@@ -158,6 +158,7 @@ class LeaderRole:
         self._view = LeaderMemoryView(
             term.driver,
             term.notes,
+            term.hot,
             seed=term.seed,
             samplers=self._samplers.sessions,
             executors=self._executors.sessions,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from argosy_core.errors import InvalidRequest
+from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.leader import MachineSettings
 from argosy_core.placement import DecisionProfile
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_runtime.plugins import load_plugins
 
-__all__ = ["LeaderSettings"]
+__all__ = ["LeaderSettings", "changes_profile", "is_hot", "require_hot"]
 
 _CONTACT_PERIOD_S = 5.0
 """How often it is stored who was heard; oftener where that would be too late for the fence."""
@@ -107,3 +107,33 @@ class LeaderSettings:
     def make_profile(self) -> DecisionProfile:
         """Return the profile of the decision phase, with plugins made anew."""
         return self.round.make_profile(load_plugins(self.plugins, self.plugin_settings), self.plugin_weights)
+
+
+def is_hot(key: str) -> bool:
+    """Return whether a setting of the server, by its key, may be changed while a pool is led."""
+    return key.startswith("leader.round.") or key in {"leader.plugin_settings", "leader.plugin_weights"}
+
+
+def require_hot(keys: Iterable[str]) -> None:
+    """Refuse settings that hold as long as a process.
+
+    Raises:
+        InvalidRequest: There is one among them; each is listed.
+    """
+    cold = [key for key in keys if not is_hot(key)]
+    if cold:
+        text = "does not change while a pool is led; set it in the configuration, and start the leader anew"
+        raise InvalidRequest(
+            f"not every setting changes while a pool is led: {', '.join(cold)}",
+            violations=tuple(FieldViolation(field=key, description=text) for key in cold),
+        )
+
+
+def changes_profile(before: LeaderSettings, after: LeaderSettings) -> bool:
+    """Return whether the plugins of the decision phase have to be made anew."""
+    return _profile_key(before) != _profile_key(after)
+
+
+def _profile_key(settings: LeaderSettings) -> tuple[object, ...]:
+    spread = settings.round.spread, settings.round.cluster_spread_weight
+    return settings.plugins, dict(settings.plugin_settings), dict(settings.plugin_weights), spread

@@ -2,6 +2,7 @@ import datetime
 
 from buf.validate import validate_pb2 as _validate_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -152,3 +153,103 @@ class GetLastRoundResponse(_message.Message):
     totals: _containers.ScalarMap[str, int]
     latencies: _containers.RepeatedCompositeFieldContainer[StageLatency]
     def __init__(self, round: _Optional[int] = ..., epoch: _Optional[int] = ..., queued_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., conflict_count: _Optional[int] = ..., class_count: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[PhaseDuration, _Mapping]]] = ..., totals: _Optional[_Mapping[str, int]] = ..., latencies: _Optional[_Iterable[_Union[StageLatency, _Mapping]]] = ...) -> None: ...
+
+class PoolSetting(_message.Message):
+    __slots__ = ("key", "value", "configured_value", "is_set", "text")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURED_VALUE_FIELD_NUMBER: _ClassVar[int]
+    IS_SET_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    configured_value: str
+    is_set: bool
+    text: str
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., configured_value: _Optional[str] = ..., is_set: bool = ..., text: _Optional[str] = ...) -> None: ...
+
+class PoolSettingsVersion(_message.Message):
+    __slots__ = ("version", "settings", "create_time", "principal", "comment")
+    class SettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    settings: _containers.ScalarMap[str, str]
+    create_time: _timestamp_pb2.Timestamp
+    principal: str
+    comment: str
+    def __init__(self, version: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., principal: _Optional[str] = ..., comment: _Optional[str] = ...) -> None: ...
+
+class GetPoolSettingsRequest(_message.Message):
+    __slots__ = ("pool",)
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    pool: str
+    def __init__(self, pool: _Optional[str] = ...) -> None: ...
+
+class GetPoolSettingsResponse(_message.Message):
+    __slots__ = ("newest", "version_in_effect", "fault", "settings")
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    VERSION_IN_EFFECT_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    newest: PoolSettingsVersion
+    version_in_effect: int
+    fault: str
+    settings: _containers.RepeatedCompositeFieldContainer[PoolSetting]
+    def __init__(self, newest: _Optional[_Union[PoolSettingsVersion, _Mapping]] = ..., version_in_effect: _Optional[int] = ..., fault: _Optional[str] = ..., settings: _Optional[_Iterable[_Union[PoolSetting, _Mapping]]] = ...) -> None: ...
+
+class SetPoolSettingsRequest(_message.Message):
+    __slots__ = ("pool", "settings", "unset_keys", "expected_version", "comment", "validate_only")
+    class SettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    UNSET_KEYS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    pool: str
+    settings: _containers.ScalarMap[str, str]
+    unset_keys: _containers.RepeatedScalarFieldContainer[str]
+    expected_version: int
+    comment: str
+    validate_only: bool
+    def __init__(self, pool: _Optional[str] = ..., settings: _Optional[_Mapping[str, str]] = ..., unset_keys: _Optional[_Iterable[str]] = ..., expected_version: _Optional[int] = ..., comment: _Optional[str] = ..., validate_only: bool = ...) -> None: ...
+
+class SetPoolSettingsResponse(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: PoolSettingsVersion
+    def __init__(self, version: _Optional[_Union[PoolSettingsVersion, _Mapping]] = ...) -> None: ...
+
+class ListPoolSettingsRequest(_message.Message):
+    __slots__ = ("pool", "page_size", "page_token")
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    pool: str
+    page_size: int
+    page_token: str
+    def __init__(self, pool: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListPoolSettingsResponse(_message.Message):
+    __slots__ = ("versions", "next_page_token")
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    versions: _containers.RepeatedCompositeFieldContainer[PoolSettingsVersion]
+    next_page_token: str
+    def __init__(self, versions: _Optional[_Iterable[_Union[PoolSettingsVersion, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...

@@ -45,6 +45,21 @@ class SchedulingServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundResponse.FromString,
                 _registered_method=True)
+        self.GetPoolSettings = channel.unary_unary(
+                '/argosy.api.v1.SchedulingService/GetPoolSettings',
+                request_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetPoolSettingsRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetPoolSettingsResponse.FromString,
+                _registered_method=True)
+        self.SetPoolSettings = channel.unary_unary(
+                '/argosy.api.v1.SchedulingService/SetPoolSettings',
+                request_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.SetPoolSettingsRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.SetPoolSettingsResponse.FromString,
+                _registered_method=True)
+        self.ListPoolSettings = channel.unary_unary(
+                '/argosy.api.v1.SchedulingService/ListPoolSettings',
+                request_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.ListPoolSettingsRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.ListPoolSettingsResponse.FromString,
+                _registered_method=True)
 
 
 class SchedulingServiceServicer(object):
@@ -65,6 +80,28 @@ class SchedulingServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetPoolSettings(self, request, context):
+        """Answers the settings of a pool's rounds that change while it is led, with what is in effect.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetPoolSettings(self, request, context):
+        """Changes some of them, all or none, from the next round on. While the pool has no leader they are checked against this
+        replica's configuration, and hold from the first round of the next leader on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPoolSettings(self, request, context):
+        """Lists what was set, by whom, when and why, newest first; of each pool the last 1,000 versions are kept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SchedulingServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +114,21 @@ def add_SchedulingServiceServicer_to_server(servicer, server):
                     servicer.GetLastRound,
                     request_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundResponse.SerializeToString,
+            ),
+            'GetPoolSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPoolSettings,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetPoolSettingsRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetPoolSettingsResponse.SerializeToString,
+            ),
+            'SetPoolSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPoolSettings,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.SetPoolSettingsRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.SetPoolSettingsResponse.SerializeToString,
+            ),
+            'ListPoolSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPoolSettings,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.ListPoolSettingsRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.ListPoolSettingsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,6 +186,87 @@ class SchedulingService(object):
             '/argosy.api.v1.SchedulingService/GetLastRound',
             argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPoolSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.SchedulingService/GetPoolSettings',
+            argosy_dot_api_dot_v1_dot_scheduling__pb2.GetPoolSettingsRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_scheduling__pb2.GetPoolSettingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPoolSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.SchedulingService/SetPoolSettings',
+            argosy_dot_api_dot_v1_dot_scheduling__pb2.SetPoolSettingsRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_scheduling__pb2.SetPoolSettingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPoolSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.SchedulingService/ListPoolSettings',
+            argosy_dot_api_dot_v1_dot_scheduling__pb2.ListPoolSettingsRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_scheduling__pb2.ListPoolSettingsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,14 @@ class SchedulingServiceStub:
     """Answers each queue's usage, flow, share and demand."""
     GetLastRound: _grpc.UnaryUnaryMultiCallable[_scheduling_pb2.GetLastRoundRequest, _scheduling_pb2.GetLastRoundResponse]
     """Answers what the last round did and what it cost."""
+    GetPoolSettings: _grpc.UnaryUnaryMultiCallable[_scheduling_pb2.GetPoolSettingsRequest, _scheduling_pb2.GetPoolSettingsResponse]
+    """Answers the settings of a pool's rounds that change while it is led, with what is in effect."""
+    SetPoolSettings: _grpc.UnaryUnaryMultiCallable[_scheduling_pb2.SetPoolSettingsRequest, _scheduling_pb2.SetPoolSettingsResponse]
+    """Changes some of them, all or none, from the next round on. While the pool has no leader they are checked against this
+    replica's configuration, and hold from the first round of the next leader on.
+    """
+    ListPoolSettings: _grpc.UnaryUnaryMultiCallable[_scheduling_pb2.ListPoolSettingsRequest, _scheduling_pb2.ListPoolSettingsResponse]
+    """Lists what was set, by whom, when and why, newest first; of each pool the last 1,000 versions are kept."""
 
 @_typing.type_check_only
 class SchedulingServiceAsyncStub(SchedulingServiceStub):
@@ -47,6 +55,14 @@ class SchedulingServiceAsyncStub(SchedulingServiceStub):
     """Answers each queue's usage, flow, share and demand."""
     GetLastRound: _aio.UnaryUnaryMultiCallable[_scheduling_pb2.GetLastRoundRequest, _scheduling_pb2.GetLastRoundResponse]  # type: ignore[assignment]
     """Answers what the last round did and what it cost."""
+    GetPoolSettings: _aio.UnaryUnaryMultiCallable[_scheduling_pb2.GetPoolSettingsRequest, _scheduling_pb2.GetPoolSettingsResponse]  # type: ignore[assignment]
+    """Answers the settings of a pool's rounds that change while it is led, with what is in effect."""
+    SetPoolSettings: _aio.UnaryUnaryMultiCallable[_scheduling_pb2.SetPoolSettingsRequest, _scheduling_pb2.SetPoolSettingsResponse]  # type: ignore[assignment]
+    """Changes some of them, all or none, from the next round on. While the pool has no leader they are checked against this
+    replica's configuration, and hold from the first round of the next leader on.
+    """
+    ListPoolSettings: _aio.UnaryUnaryMultiCallable[_scheduling_pb2.ListPoolSettingsRequest, _scheduling_pb2.ListPoolSettingsResponse]  # type: ignore[assignment]
+    """Lists what was set, by whom, when and why, newest first; of each pool the last 1,000 versions are kept."""
 
 class SchedulingServiceServicer(metaclass=_abc_1.ABCMeta):
     """The leader's view. API replicas forward one hop."""
@@ -66,5 +82,31 @@ class SchedulingServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduling_pb2.GetLastRoundResponse, _abc.Awaitable[_scheduling_pb2.GetLastRoundResponse]]:
         """Answers what the last round did and what it cost."""
+
+    @_abc_1.abstractmethod
+    def GetPoolSettings(
+        self,
+        request: _scheduling_pb2.GetPoolSettingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduling_pb2.GetPoolSettingsResponse, _abc.Awaitable[_scheduling_pb2.GetPoolSettingsResponse]]:
+        """Answers the settings of a pool's rounds that change while it is led, with what is in effect."""
+
+    @_abc_1.abstractmethod
+    def SetPoolSettings(
+        self,
+        request: _scheduling_pb2.SetPoolSettingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduling_pb2.SetPoolSettingsResponse, _abc.Awaitable[_scheduling_pb2.SetPoolSettingsResponse]]:
+        """Changes some of them, all or none, from the next round on. While the pool has no leader they are checked against this
+        replica's configuration, and hold from the first round of the next leader on.
+        """
+
+    @_abc_1.abstractmethod
+    def ListPoolSettings(
+        self,
+        request: _scheduling_pb2.ListPoolSettingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_scheduling_pb2.ListPoolSettingsResponse, _abc.Awaitable[_scheduling_pb2.ListPoolSettingsResponse]]:
+        """Lists what was set, by whom, when and why, newest first; of each pool the last 1,000 versions are kept."""
 
 def add_SchedulingServiceServicer_to_server(servicer: SchedulingServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

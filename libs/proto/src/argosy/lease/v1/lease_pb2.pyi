@@ -129,18 +129,20 @@ class Promises(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., kind_column: _Optional[bytes] = ..., time_us_column: _Optional[bytes] = ..., clusters: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Changes(_message.Message):
-    __slots__ = ("submitted", "change_requests", "changed_queue_ids", "changed_clusters", "traced")
+    __slots__ = ("submitted", "change_requests", "changed_queue_ids", "changed_clusters", "traced", "changed_settings")
     SUBMITTED_FIELD_NUMBER: _ClassVar[int]
     CHANGE_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     CHANGED_QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
     CHANGED_CLUSTERS_FIELD_NUMBER: _ClassVar[int]
     TRACED_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_SETTINGS_FIELD_NUMBER: _ClassVar[int]
     submitted: SubmittedJobs
     change_requests: ChangeRequests
     changed_queue_ids: _containers.RepeatedScalarFieldContainer[int]
     changed_clusters: _containers.RepeatedScalarFieldContainer[str]
     traced: TracedJobs
-    def __init__(self, submitted: _Optional[_Union[SubmittedJobs, _Mapping]] = ..., change_requests: _Optional[_Union[ChangeRequests, _Mapping]] = ..., changed_queue_ids: _Optional[_Iterable[int]] = ..., changed_clusters: _Optional[_Iterable[str]] = ..., traced: _Optional[_Union[TracedJobs, _Mapping]] = ...) -> None: ...
+    changed_settings: bool
+    def __init__(self, submitted: _Optional[_Union[SubmittedJobs, _Mapping]] = ..., change_requests: _Optional[_Union[ChangeRequests, _Mapping]] = ..., changed_queue_ids: _Optional[_Iterable[int]] = ..., changed_clusters: _Optional[_Iterable[str]] = ..., traced: _Optional[_Union[TracedJobs, _Mapping]] = ..., changed_settings: bool = ...) -> None: ...
 
 class TracedJobs(_message.Message):
     __slots__ = ("handle_column", "context_column", "traceparents")

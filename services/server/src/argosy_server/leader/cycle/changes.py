@@ -18,7 +18,7 @@ import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.after import FORGOTTEN
-from argosy_core.leader.events import Change, ChangesRead, ClusterSettings, EndsRead, References
+from argosy_core.leader.events import Change, ChangedSettings, ChangesRead, ClusterSettings, EndsRead, References
 from argosy_core.leader.transaction import SetAside
 from argosy_core.scheduler import EndedJobs
 from argosy_server.leader.log.codec import DecodedChanges, decode_changes
@@ -27,6 +27,7 @@ from argosy_server.leader.takeover.loading import cluster_settings, job_set_view
 if TYPE_CHECKING:
     from argosy_core.leader import LeaderMachine
     from argosy_server.leader.cycle.driver import LeaderDriver
+    from argosy_server.leader.hot import HotSettings
     from argosy_server.leader.show.notes import LeaderNotes
     from argosy_store import LeaderStore
 
@@ -43,14 +44,16 @@ class ChangeReader:
         driver: Drives the machine.
         store: Where changes are.
         notes: Takes note of clusters' settings and of traced jobs.
+        hot: Reads what was set of the pool's rounds.
     """
 
-    def __init__(self, driver: LeaderDriver, store: LeaderStore, notes: LeaderNotes) -> None:
+    def __init__(self, driver: LeaderDriver, store: LeaderStore, notes: LeaderNotes, hot: HotSettings) -> None:
         """Start with nothing read."""
         self._driver = driver
         self._machine: LeaderMachine = driver.machine
         self._store = store
         self._notes = notes
+        self._hot = hot
         self._ends_due_s = 0.0
 
     async def poll(self, period_s: float) -> None:
@@ -120,7 +123,12 @@ class ChangeReader:
             job_sets=tuple(job_set_views(job_sets)),
             clusters=await self._read_clusters(names),
             ended=ended,
+            settings=await self._read_settings() if any(content.changed_settings for content in contents) else None,
         )
+
+    async def _read_settings(self) -> ChangedSettings | None:
+        """Read what was set of the pool's rounds."""
+        return self._hot.take(await asyncio.to_thread(self._store.read_settings))
 
     async def _read_ended(self, handles: Iterable[int]) -> EndedJobs | None:
         """Read jobs that the API ended and that the machine does not hold."""

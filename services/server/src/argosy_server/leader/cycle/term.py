@@ -38,6 +38,7 @@ from argosy_runtime.metrics import METRICS
 from argosy_server.leader.cycle.changes import ChangeReader
 from argosy_server.leader.cycle.driver import LeaderDriver
 from argosy_server.leader.cycle.writer import EffectWriter
+from argosy_server.leader.hot import HotSettings
 from argosy_server.leader.log import codec as log_codec
 from argosy_server.leader.log.trimming import LogTrimmer
 from argosy_server.leader.sessions.binding import ClusterBinder
@@ -122,7 +123,8 @@ class LeaderTerm:
         self._binder = ClusterBinder(store, self.epoch, fence_s=settings.fence_s)
         self._writer = EffectWriter(store, self.epoch)
         self._rows = RowSender(self.notes, store, self.feed)
-        self._changes = ChangeReader(self.driver, store, self.notes)
+        self.hot = HotSettings(config)
+        self._changes = ChangeReader(self.driver, store, self.notes, self.hot)
         self._trimmer = LogTrimmer(log, kept_count=settings.kept_log_count, period_s=settings.log_trim_s)
         self._gauges = LeaderGauges(config.pool, machine, self.notes.clock, samplers=samplers, executors=executors)
         self._tasks = asyncio.TaskGroup()
@@ -267,7 +269,7 @@ class LeaderTerm:
         for row in loaded.clusters:
             self.notes.note_cluster(row)
         self._trimmer.note_stored(self._leadership.log_position)
-        event: Loaded = loaded_pool(loaded, self._leadership.log_position)
+        event: Loaded = loaded_pool(loaded, self._leadership.log_position, self.hot)
         self.feed(event)
         _log.info("loaded", job_count=event.columns.jobs.handle.size, run_count=event.columns.runs.handle.size)
 

@@ -68,6 +68,8 @@ class DecodedChanges:
     """Queues to read again."""
     changed_clusters: tuple[str, ...]
     """Clusters to read again."""
+    changed_settings: bool
+    """Settings of rounds are to be read again."""
     traceparents: Mapping[int, str]
     """W3C contexts of the submits of traced jobs by handle."""
 
@@ -117,6 +119,7 @@ def decode_changes(payload: bytes) -> DecodedChanges:
         else None,
         changed_queue_ids=tuple(message.changed_queue_ids),
         changed_clusters=tuple(message.changed_clusters),
+        changed_settings=message.changed_settings,
         traceparents=_traceparents(message.traced) if message.HasField("traced") else {},
     )
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from argosy_core.nodes import NodeColumns
     from argosy_server.api.leader_view import LogRequest
     from argosy_server.leader.cycle.driver import LeaderDriver
+    from argosy_server.leader.hot import HotSettings
     from argosy_server.leader.sessions.executors import SyncSession
     from argosy_server.leader.sessions.outbox import SessionTable
     from argosy_server.leader.sessions.samplers import SamplerSession
@@ -52,6 +53,7 @@ class LeaderMemoryView:
         self,
         driver: LeaderDriver,
         notes: LeaderNotes,
+        hot: HotSettings,
         *,
         seed: int,
         samplers: SessionTable[SamplerSession],
@@ -61,6 +63,7 @@ class LeaderMemoryView:
         self._driver = driver
         self._machine = driver.machine
         self._notes = notes
+        self._hot = hot
         self._seed = seed
         self._samplers = samplers
         self._executors = executors
@@ -89,6 +92,10 @@ class LeaderMemoryView:
     def shares(self) -> PoolShares:
         """Return the shares of the pool's queues."""
         return shares(self._machine.state, self._driver.clock.now().db_s)
+
+    def settings(self) -> tuple[HotSettings, int]:
+        """Return the settings of rounds, and the version by which the last round was decided."""
+        return self._hot, self._machine.settings_version
 
     def last_round(self) -> RoundGauges:
         """Return what the last round did."""

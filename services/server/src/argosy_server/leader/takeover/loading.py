@@ -19,6 +19,7 @@ from argosy_server.leader.log.codec import decode_changes, decode_round_state
 from argosy_store.rows import read_amounts
 
 if TYPE_CHECKING:
+    from argosy_server.leader.hot import HotSettings
     from argosy_store.load import LoadedPool
     from argosy_store.rows import ClusterRow, QueueRow
 
@@ -63,12 +64,13 @@ def job_set_views(rows: Mapping[int, tuple[int, str, int]]) -> list[JobSetView]:
     ]
 
 
-def loaded_pool(loaded: LoadedPool, log_position: int) -> Loaded:
+def loaded_pool(loaded: LoadedPool, log_position: int, hot: HotSettings) -> Loaded:
     """Return what was read as the machine takes it.
 
     Args:
         loaded: What was read.
         log_position: Position up to which the log had been applied when the epoch was taken.
+        hot: Reads what was set of the pool's rounds.
     """
     return Loaded(
         columns=replace(loaded.columns, round_state=_round_state(loaded.round_state)),
@@ -76,6 +78,7 @@ def loaded_pool(loaded: LoadedPool, log_position: int) -> Loaded:
         queues=tuple(queue_views(loaded.queues)),
         clusters=tuple(cluster_settings(row) for row in loaded.clusters),
         log_position=log_position,
+        settings=hot.take(loaded.settings),
         suspects=frozenset(Origin(OriginKind(kind), key) for kind, key in loaded.suspects),
         held=tuple(handle for payload in loaded.suspect_changes for handle in _accepted(payload)),
     )
