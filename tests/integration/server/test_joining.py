@@ -159,7 +159,7 @@ async def test_invited_cluster_runs_a_job_and_is_out_within_5_s_once_revoked(
     """From an invitation to a first job; a revocation ends open sessions, lets none in again, and is in the audit."""
     join = await invite(api, authority, tmp_path)
     async with root_of(api, authority) as root, agent(api, authority, tmp_path, join=join):
-        await root.create_queue(Queue(name="red"))
+        await root.create_queue(Queue(name="red", namespaces=("default",)))
         await root.submit([JobDraft(queue="red", job_set="one", manifests=(POD,))])
         async with asyncio.timeout(TIMEOUT_S):
             async for batch in root.watch("red", "one", until_finished=True):

@@ -112,6 +112,8 @@ CASES: Mapping[str, Case] = {
     f"{API}QueueService/UncordonQueue": Case(
         lambda p: queue_pb2.UncordonQueueRequest(name=p.queue), frozenset({"operator"}), "edit"
     ),
+    f"{API}QueueService/GetQueuePolicy": Case(lambda p: queue_pb2.GetQueuePolicyRequest(name=p.queue), anyone=True),
+    f"{API}QueueService/SetQueuePolicy": Case(lambda p: queue_pb2.SetQueuePolicyRequest(name=p.queue), ADMINS),
     f"{API}JobService/SubmitJobs": Case(submit, verb="submit"),
     f"{API}JobService/GetJob": Case(lambda p: job_pb2.GetJobRequest(id=p.job_id), verb="watch"),
     f"{API}JobService/BatchGetJobs": Case(
@@ -204,7 +206,8 @@ async def mesh(serve: Any, database_url: str, tmp_path: Path) -> AsyncIterator[M
     ) as api:
         root = {"metadata": bearer("root")}
         for name in (OWN, OTHERS):
-            await api.queues.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name=name)), **root)
+            queue = queue_pb2.Queue(name=name, namespaces=["default"])
+            await api.queues.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue), **root)
         grants = [access_pb2.Grant(subject=f"user:{role}", verb=role) for role in Role]
         grants += [access_pb2.Grant(subject=f"user:may-{verb}", queue=OWN, verb=verb) for verb in Verb]
         grants.append(access_pb2.Grant(subject="user:root", queue=OWN, verb="submit"))

@@ -91,7 +91,7 @@ async def test_job_of_a_tenant_runs_and_is_nobody_elses(address: str, secrets: P
         ArgosyClient(address, credentials=credentials(secrets, "mallory")) as mallory,
         asyncio.timeout(TIMEOUT_S),
     ):
-        await root.create_queue(Queue(name="red"))
+        await root.create_queue(Queue(name="red", namespaces=("default",)))
         await root.create_queue(Queue(name="blue"))
         grants = [Grant(subject="user:alice", queue="red", verb=verb) for verb in ("submit", "watch")]
         await root.add_grants([*grants, Grant(subject="user:mallory", queue="blue", verb="watch")])

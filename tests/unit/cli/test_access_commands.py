@@ -69,3 +69,15 @@ def test_revoking_a_cluster_wants_yes(api: FakeApi, argosy: Any) -> None:
     assert argosy("cluster", "revoke", "west", "-y").code == 0
     (request,) = api.requests["RevokeCluster"]
     assert request.name == "west"
+
+
+def test_policy_of_a_queue_is_set_from_a_file_and_shown_as_one(api: FakeApi, argosy: Any, tmp_path: Path) -> None:
+    """YAML in, JSON on the wire, YAML out; without a policy the installation's holds."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("level: restricted\nhostPorts: [30000-30100]\n")
+    assert argosy("queue", "policy", "set", "red", "-f", str(file)).code == 0
+    assert json.loads(api.policies["red"]) == {"level": "restricted", "hostPorts": ["30000-30100"]}
+    assert argosy("queue", "policy", "get", "red").out == "level: restricted\nhostPorts:\n- 30000-30100\n"
+    assert argosy("queue", "policy", "set", "red", "--none").code == 0
+    assert argosy("queue", "policy", "get", "red").out.startswith("# queue red has the installation")
+    assert argosy("queue", "policy", "set", "red").code == 2

@@ -225,6 +225,11 @@ class MemoryQueues:
         self.reads += len(names)
         return {name: (self.rows[name], self.queued) for name in names if name in self.rows}
 
+    def queue_policies(self, names: Sequence[str]) -> dict[str, str]:
+        """Return none: no queue has a policy."""
+        del names
+        return {}
+
 
 async def test_queue_cache_reads_again_after_its_time_and_when_told() -> None:
     """A queue is read once per period, and at once after a change made here; unknown names are never remembered."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from argosy.api.v1 import access_pb2, access_pb2_grpc
+from argosy.api.v1 import access_pb2, access_pb2_grpc, queue_pb2, queue_pb2_grpc
 from argosy_client.repeated_calls import RepeatedCalls
 from argosy_core.access import Grant
 
@@ -69,7 +69,7 @@ class Invitation:
 
 
 class AccessCalls(RepeatedCalls):
-    """The calls about access; see `argosy_client.client.ArgosyClient`."""
+    """The calls about access and what is allowed; see `argosy_client.client.ArgosyClient`."""
 
     async def who_am_i(self) -> Identity:
         """Return who the server takes the caller for, and what the caller may do."""
@@ -160,6 +160,27 @@ class AccessCalls(RepeatedCalls):
         request = access_pb2.InviteClusterRequest(name=name, lifetime=timedelta(seconds=lifetime_s))
         answer = await self.call(access_pb2_grpc.AccessServiceStub(self._channel).InviteCluster, request)
         return Invitation(token=answer.token, expire_time=answer.expire_time.ToDatetime(tzinfo=UTC))
+
+    async def get_queue_policy(self, name: str) -> str:
+        """Return what a queue lets its jobs' pods do, JSON; empty for the installation's policy.
+
+        Raises:
+            NotFound: There is no such queue that the caller may see.
+        """
+        stub = queue_pb2_grpc.QueueServiceStub(self._channel)
+        answer = await self.call(stub.GetQueuePolicy, queue_pb2.GetQueuePolicyRequest(name=name))
+        return str(answer.policy)
+
+    async def set_queue_policy(self, name: str, policy: str) -> None:
+        """Say what a queue lets its jobs' pods do, JSON; empty for the installation's policy.
+
+        Raises:
+            InvalidRequest: It is no policy; every fault is listed.
+            NotFound: There is no such queue.
+            NotPermitted: The caller is no administrator.
+        """
+        stub = queue_pb2_grpc.QueueServiceStub(self._channel)
+        await self.call(stub.SetQueuePolicy, queue_pb2.SetQueuePolicyRequest(name=name, policy=policy))
 
     async def revoke_cluster(self, name: str) -> None:
         """End what speaks for a cluster, until it is invited again; open sessions end within seconds.

@@ -23,6 +23,7 @@ from argosy_store.identities import IdentityCalls
 from argosy_store.jobs import JobCalls
 from argosy_store.pool import Connections
 from argosy_store.pool_settings import PoolSettingsCalls
+from argosy_store.queue_policies import QueuePolicyCalls
 from argosy_store.queues import QueueCalls
 from argosy_store.submission import TimelineChanged, submit_requests
 from argosy_store.submits import EncodeChanges, SubmitRequest, SubmitResult
@@ -58,6 +59,7 @@ _DAY_S: Final = 86_400
 
 class ApiStore(
     QueueCalls,
+    QueuePolicyCalls,
     GrantCalls,
     AuditCalls,
     JobCalls,

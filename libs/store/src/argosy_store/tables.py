@@ -38,6 +38,7 @@ __all__ = [
     "objects",
     "pools",
     "quarantine",
+    "queue_policies",
     "queues",
     "runs",
     "scheduling_classes",
@@ -72,6 +73,14 @@ queues: Final = sa.Table(
     sa.Index("queues_name", "name", unique=True, postgresql_where=sa.text("NOT deleted")),
 )
 """A queue. Deleted ones keep their row, since finished jobs still name them; their name is free again."""
+
+queue_policies: Final = sa.Table(
+    "queue_policies",
+    metadata,
+    sa.Column("queue_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("document", sa.Text, nullable=False),
+)
+"""What a queue lets its jobs' pods do, JSON; a queue without a row has the installation's policy."""
 
 job_sets: Final = sa.Table(
     "job_sets",

@@ -45,6 +45,8 @@ class FakeApi:
         """Start empty, and in order."""
         self.queues: dict[str, queue_pb2.Queue] = {}
         """Queues by name."""
+        self.policies: dict[str, str] = {}
+        """Policies by name of the queue."""
         self.grants: dict[tuple[str, str, str], access_pb2.Grant] = {}
         """Grants by subject, queue and verb."""
         self.jobs: dict[str, job_pb2.Job] = {}
@@ -142,6 +144,15 @@ class _Queues(queue_pb2_grpc.QueueServiceServicer):
         if request.name not in self.api.queues:
             await self.api.abort(context, grpc.StatusCode.NOT_FOUND, f"there is no queue {request.name!r}")
         return queue_pb2.GetQueueResponse(queue=self.api.queues[request.name])
+
+    async def GetQueuePolicy(self, request: Any, context: Any) -> Any:
+        await self.api.enter("GetQueuePolicy", request, context)
+        return queue_pb2.GetQueuePolicyResponse(policy=self.api.policies.get(request.name, ""))
+
+    async def SetQueuePolicy(self, request: Any, context: Any) -> Any:
+        await self.api.enter("SetQueuePolicy", request, context)
+        self.api.policies[request.name] = request.policy
+        return queue_pb2.SetQueuePolicyResponse()
 
     async def ListQueues(self, request: Any, context: Any) -> Any:
         await self.api.enter("ListQueues", request, context)

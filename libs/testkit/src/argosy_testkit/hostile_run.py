@@ -112,6 +112,8 @@ def good_calls(pool: str = "default") -> Mapping[str, Sequence[Message]]:
         f"{api}QueueService/DeleteQueue": [queue_pb2.DeleteQueueRequest(name="spare")],
         f"{api}QueueService/CordonQueue": [queue_pb2.CordonQueueRequest(name="spare", reason="r")],
         f"{api}QueueService/UncordonQueue": [queue_pb2.UncordonQueueRequest(name="spare")],
+        f"{api}QueueService/GetQueuePolicy": [queue_pb2.GetQueuePolicyRequest(name="red")],
+        f"{api}QueueService/SetQueuePolicy": [queue_pb2.SetQueuePolicyRequest(name="spare", policy='{"kinds": []}')],
         f"{api}ClusterService/GetCluster": [cluster_pb2.GetClusterRequest(name="c")],
         f"{api}ClusterService/ListNodes": [cluster_pb2.ListNodesRequest(cluster="c")],
         f"{api}ClusterService/CordonCluster": [cluster_pb2.CordonClusterRequest(name="c", reason="r")],
@@ -120,9 +122,7 @@ def good_calls(pool: str = "default") -> Mapping[str, Sequence[Message]]:
         f"{api}ClusterService/UncordonNode": [cluster_pb2.UncordonNodeRequest(cluster="c", node="n0")],
         f"{api}AccessService/InviteCluster": [access_pb2.InviteClusterRequest(name="c")],
         f"{api}AccessService/RevokeCluster": [access_pb2.RevokeClusterRequest(name="c")],
-        f"{api}AccessService/JoinCluster": [
-            access_pb2.JoinClusterRequest(certificate_request="x", part="agent", cluster_uid="u")
-        ],
+        f"{api}AccessService/JoinCluster": [access_pb2.JoinClusterRequest(certificate_request="x", part="agent")],
         f"{api}ClusterService/ForgetCluster": [cluster_pb2.ForgetClusterRequest(name="c")],
         "/argosy.executor.v1.ExecutorService/Sync": [
             sync(hello=executor_pb2.Hello(cluster="c", **hello)),

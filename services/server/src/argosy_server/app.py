@@ -20,6 +20,7 @@ from argosy.api.v1 import (
     server_pb2_grpc,
 )
 from argosy.debug.v1 import debug_pb2_grpc
+from argosy_core.job.policy import PodLevel, PodRights
 from argosy_core.job.spec import SpecLimits
 from argosy_eventlog.pulsar.settings import require_client
 from argosy_runtime.access.guard import Guard
@@ -42,7 +43,7 @@ from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.rules import RULES
 from argosy_server.api.scheduling import SchedulingService
 from argosy_server.api.server_info import ServerService
-from argosy_server.api.specs import SpecCache
+from argosy_server.api.specs import PolicySpecs
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submit import Submission
 from argosy_server.api.submit_gather import SubmitGather
@@ -146,11 +147,17 @@ class ServerApp:
                 *shared,
                 (job_pb2_grpc.add_JobServiceServicer_to_server, only_explain, "argosy.api.v1.JobService"),
             ]
+        level = PodLevel(config.api.pod_security_level)
         cache = QueueCache(
-            self.store, self.threads, keep_s=config.api.queue_cache_s, default_limit=config.api.max_queued_count
+            self.store,
+            self.threads,
+            keep_s=config.api.queue_cache_s,
+            default_limit=config.api.max_queued_count,
+            level=level,
+            shares_default=config.shares_default_namespace,
         )
-        limits = SpecLimits()
-        specs = SpecCache(limits, max_count=config.api.spec_cache_count)
+        limits = SpecLimits(rights=PodRights(level=level))
+        specs = PolicySpecs(limits, max_count=config.api.spec_cache_count)
         submission = Submission(
             cache,
             specs,

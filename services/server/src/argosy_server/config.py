@@ -50,6 +50,11 @@ class ApiSettings:
     """Most events in one message of a watch."""
     forward_timeout_s: float = 5.0
     """How long a call that was forwarded to the leader may take."""
+    pod_security_level: Literal["privileged", "baseline", "restricted"] = "baseline"
+    """Level of Kubernetes' Pod Security Standards that pods of queues without a policy of their own must keep to."""
+    default_namespace: Literal["auto", "shared", "own"] = "auto"
+    """Whether queues that name no namespaces may use `default` besides the one of their own name: `shared` all may,
+    `own` none, and `auto` none where callers are asked who they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,3 +113,9 @@ class ServerConfig:
     def asks_who_calls(self) -> bool:
         """Whether callers must prove who they are."""
         return bool(self.access.tokens_file or self.grpc.client_authority_file)
+
+    @property
+    def shares_default_namespace(self) -> bool:
+        """Whether queues that name no namespaces may use `default`."""
+        wanted = self.api.default_namespace
+        return wanted == "shared" or (wanted == "auto" and not self.asks_who_calls)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import json
+from typing import IO, TYPE_CHECKING
 
 import click
 
 from argosy_cli.options import FiniteRange, Settings, common_options, settings_of
-from argosy_cli.output import Column, age_text, amount_text, print_one, print_rows
+from argosy_cli.output import Column, age_text, amount_text, print_one, print_rows, print_value
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
@@ -175,6 +176,51 @@ def uncordon(context: click.Context, *, name: str) -> None:
     """Let jobs of a queue start again."""
     settings = settings_of(context)
     _print(settings, call(settings, lambda client: client.uncordon_queue(name)))
+
+
+@queue.group()
+def policy() -> None:
+    """Show and set what a queue lets its jobs' pods do."""
+
+
+@policy.command("get")
+@click.argument("name")
+@common_options
+@click.pass_context
+def get_policy(context: click.Context, *, name: str) -> None:
+    """Show the policy of a queue, as a file for `argosy queue policy set`."""
+    settings = settings_of(context)
+    found = call(settings, lambda client: client.get_queue_policy(name))
+    value = json.loads(found or "{}")
+    if not settings.is_table:
+        print_value(settings, value)
+    elif not found:
+        click.echo(f"# queue {name} has the installation's policy")
+    else:
+        print_value(dataclasses.replace(settings, output="yaml"), value)
+
+
+@policy.command("set")
+@click.argument("name")
+@click.option("-f", "--file", type=click.File(encoding="utf-8"), help="YAML or JSON; `-` reads standard input.")
+@click.option("--none", "is_none", is_flag=True, help="Let the installation's policy hold.")
+@common_options
+@click.pass_context
+def set_policy(context: click.Context, *, name: str, file: IO[str] | None, is_none: bool) -> None:
+    """Say what a queue lets its jobs' pods do, from now on; docs/security.md has the keys."""
+    from argosy_client.yaml_nodes import read_yaml
+
+    if (file is None) != is_none:
+        raise click.UsageError("give a policy with -f, or --none", context)
+    document = ""
+    if file is not None:
+        documents = [one.value for one in read_yaml(file.read(), "policy")]
+        if len(documents) != 1:
+            raise click.UsageError(f"the file holds {len(documents)} documents; a queue has one policy", context)
+        document = json.dumps(documents[0])
+    settings = settings_of(context)
+    call(settings, lambda client: client.set_queue_policy(name, document))
+    click.echo(f"queue {name} has " + ("the installation's policy" if is_none else "this policy"))
 
 
 def _read_amounts(texts: tuple[str, ...]) -> dict[str, int]:

@@ -70,7 +70,8 @@ def read_constraints(
         init_containers: Its `spec.initContainers`, likewise.
         rights: What is allowed beyond the baseline.
     """
-    host_ports = _read_host_ports({"containers": containers, "initContainers": init_containers}, path, findings, rights)
+    groups = {"containers": containers, "initContainers": init_containers}
+    host_ports = _read_host_ports(groups, path, findings, rights, on_host=spec.get("hostNetwork") is True)
     if not spec.keys() & {"nodeSelector", "affinity", "tolerations", "os"} and not host_ports:
         return _FREE
     selector = _read_selector(spec.get("nodeSelector"), f"{path}.nodeSelector", findings)
@@ -193,7 +194,7 @@ def _read_tolerations(value: object, path: str, findings: Findings, rights: PodR
 
 
 def _read_host_ports(
-    groups: dict[str, list[dict[str, Any]]], path: str, findings: Findings, rights: PodRights
+    groups: dict[str, list[dict[str, Any]]], path: str, findings: Findings, rights: PodRights, *, on_host: bool
 ) -> tuple[HostPort, ...]:
     """Return the ports of the node that the pod takes: those of containers and sidecars, which run side by side."""
     taken: list[HostPort] = []
@@ -204,7 +205,7 @@ def _read_host_ports(
             place = f"{path}.{field}[{index}].ports"
             stays = field == "containers" or container.get("restartPolicy") == "Always"
             for number, port in enumerate(findings.mappings(container["ports"], place)):
-                wanted = _read_host_port(port, f"{place}[{number}]", findings, rights)
+                wanted = _read_host_port(port, f"{place}[{number}]", findings, rights, on_host=on_host)
                 if wanted is None or not stays:
                     continue
                 if any(wanted.clashes_with(other) for other in taken):
@@ -214,9 +215,14 @@ def _read_host_ports(
     return tuple(taken)
 
 
-def _read_host_port(port: dict[str, Any], place: str, findings: Findings, rights: PodRights) -> HostPort | None:
-    """Return the port of the node that one element of a container's ports takes, None if it takes none or is wrong."""
-    host_port = port.get("hostPort")
+def _read_host_port(
+    port: dict[str, Any], place: str, findings: Findings, rights: PodRights, *, on_host: bool
+) -> HostPort | None:
+    """Return the port of the node that one element of a container's ports takes, None if it takes none or is wrong.
+
+    A pod in the node's own network takes every port that it names, as the API server fills in.
+    """
+    host_port = port.get("hostPort") or (port.get("containerPort") if on_host else None)
     protocol = findings.text(port.get("protocol"), f"{place}.protocol") or "TCP"
     host_ip = findings.text(port.get("hostIP"), f"{place}.hostIP")
     if protocol not in _PROTOCOLS:
@@ -225,7 +231,7 @@ def _read_host_port(port: dict[str, Any], place: str, findings: Findings, rights
         return None
     elif type(host_port) is not int or not 1 <= host_port <= 65535:
         findings.add(f"{place}.hostPort", "must be a port, 1 to 65535")
-    elif not any(first <= host_port <= last for first, last in rights.host_ports):
+    elif not rights.grants_port(host_port):
         findings.add(f"{place}.hostPort", f"the node's port {host_port} is not granted to jobs")
     elif not _is_address(host_ip):
         findings.add(f"{place}.hostIP", "must be an IP address")

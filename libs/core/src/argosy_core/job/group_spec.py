@@ -27,7 +27,9 @@ from argosy_core.job.pod_groups import (
     build_body,
     service_manifest,
 )
+from argosy_core.job.policy import PodRights
 from argosy_core.job.spec import POD, Bag, SpecLimits, read_bag, spec_hash
+from argosy_core.resources import format_amount
 
 __all__ = ["group_hash", "read_group_bag"]
 
@@ -78,6 +80,7 @@ def read_group_bag(manifests: Sequence[bytes], groups: Sequence[PodGroup], limit
     if not violations:
         try:
             definition = _class_of(read, bags)
+            _check_total(read, bags, limits.rights)
         except InvalidRequest as error:
             violations = (FieldViolation(field="groups", description=error.message),)
     deadlines_s = [bag.deadline_s for bag in bags]
@@ -114,6 +117,22 @@ def _class_of(groups: Sequence[PodGroup], bags: Sequence[Bag]) -> SchedulingClas
             for group, bag in zip(groups, bags, strict=True)
         ]
     )
+
+
+def _check_total(groups: Sequence[PodGroup], bags: Sequence[Bag], rights: PodRights) -> None:
+    """Refuse groups that at their largest ask for more than is granted.
+
+    Raises:
+        InvalidRequest: They do.
+    """
+    for name, most in rights.max_requests:
+        asked = sum(
+            dict(bag.scheduling_class.requests).get(name, 0) * group.maximum
+            for group, bag in zip(groups, bags, strict=True)
+        )
+        if asked > most:
+            amounts = f"{format_amount(name, asked)} of {name}; its queue grants a job {format_amount(name, most)}"
+            raise InvalidRequest(f"ask at their largest for {amounts}")
 
 
 def _check_groups(groups: Sequence[PodGroup], findings: Findings) -> None:
@@ -168,6 +187,8 @@ def _told(bags: Sequence[Bag], other_count: int, column: str) -> tuple[FieldViol
     for at, bag in enumerate(bags):
         for told in getattr(bag, column):
             field, text = told.field, told.description
+            if field == f"{service}.kind":
+                continue  # it is ours, and no policy of a queue is about it
             if field.startswith(service):
                 field, text = "manifests", f"hold a Service called {MEMBER_NAME!r}, as those of members are; rename it"
             elif field.startswith(template):

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,10 +33,14 @@ from argosy_core.job.policy import is_reserved_key
 __all__ = [
     "DECLARATIONS",
     "POD_TEMPLATES_ANNOTATION",
+    "REFERENCES",
     "REFERENCES_ANNOTATION",
+    "REFERENCE_PATHS",
+    "TYPED",
     "Declared",
     "Place",
     "check_names",
+    "foreign_references",
     "has_declarations",
     "read_declarations",
 ]
@@ -59,6 +63,7 @@ MAX_PATH_DEPTH: Final = 64
 MAX_STEP_COUNT: Final = 10_000
 """Places that the paths of one object may lead over, `*` counted for each element; each is looked at once."""
 
+_OWNED: Final = frozenset({"ConfigMap", "Secret", "PersistentVolumeClaim", ""})
 _EXAMPLE: Final = '\'["/spec/configMapName", "/spec/disks/*/claimName"]\''
 _ESCAPE: Final = re.compile(r"~(?![01])")
 _POSITION: Final = re.compile(r"0|[1-9][0-9]{0,5}")
@@ -69,6 +74,48 @@ _POD_PLACES: Final = (
     (("spec",), ("volumes",), None, ("csi",), ("volumeAttributes",)),
 )
 """Below what a pod may declare references, None for any step: only where no rule and no scheduler looks."""
+
+
+TYPED: Final = ""
+"""Stands in the table where kind, apiGroup and namespace beside the name say what is referred to."""
+REFERENCES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "Pod": (
+        ("spec.volumes.*.configMap.name", "ConfigMap"),
+        ("spec.volumes.*.secret.secretName", "Secret"),
+        ("spec.volumes.*.persistentVolumeClaim.claimName", "PersistentVolumeClaim"),
+        ("spec.volumes.*.csi.nodePublishSecretRef.name", "Secret"),
+        ("spec.volumes.*.projected.sources.*.configMap.name", "ConfigMap"),
+        ("spec.volumes.*.projected.sources.*.secret.name", "Secret"),
+        ("spec.containers.*.env.*.valueFrom.configMapKeyRef.name", "ConfigMap"),
+        ("spec.containers.*.env.*.valueFrom.secretKeyRef.name", "Secret"),
+        ("spec.containers.*.envFrom.*.configMapRef.name", "ConfigMap"),
+        ("spec.containers.*.envFrom.*.secretRef.name", "Secret"),
+        ("spec.initContainers.*.env.*.valueFrom.configMapKeyRef.name", "ConfigMap"),
+        ("spec.initContainers.*.env.*.valueFrom.secretKeyRef.name", "Secret"),
+        ("spec.initContainers.*.envFrom.*.configMapRef.name", "ConfigMap"),
+        ("spec.initContainers.*.envFrom.*.secretRef.name", "Secret"),
+        ("spec.imagePullSecrets.*.name", "Secret"),
+        ("spec.subdomain", "Service"),
+    ),
+    "Ingress": (
+        ("spec.defaultBackend.service.name", "Service"),
+        ("spec.defaultBackend.resource.name", TYPED),
+        ("spec.rules.*.http.paths.*.backend.service.name", "Service"),
+        ("spec.rules.*.http.paths.*.backend.resource.name", TYPED),
+        ("spec.tls.*.secretName", "Secret"),
+    ),
+    "PersistentVolumeClaim": (
+        ("spec.dataSource.name", TYPED),
+        ("spec.dataSourceRef.name", TYPED),
+    ),
+}
+"""(kind of the object that refers, where, kind it refers to): the one table of references inside a bag. Where no kind
+stands, kind, apiGroup and namespace beside the name say it, so these may mean custom resources."""
+
+REFERENCE_PATHS: Final = {
+    kind: tuple((tuple(path.split(".")), target) for path, target in rows) for kind, rows in REFERENCES.items()
+}
+"""The same with paths as steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +226,26 @@ def check_names(declared: Declared, names: Collection[str], findings: Findings) 
                 f"{_short(place.pointer)} holds {value[:63]!r}, which no object of the job is called; correct the "
                 "name, or let no path lead there if it means something outside the job",
             )
+
+
+def foreign_references(document: dict[str, Any], kind: str, path: str) -> list[tuple[str, str, str]]:
+    """Return (path, kind, name) of every secret, config map and claim that an object names by the table.
+
+    Complexity: linear in what the table's paths lead over.
+    """
+    found = []
+    for steps, target in REFERENCE_PATHS.get(kind, ()):
+        if target not in _OWNED:
+            continue
+        level: list[tuple[str, Any]] = [(path, document)]
+        for step in steps:
+            level = [
+                (f"{place}[{key}]" if isinstance(key, int) else f"{place}.{key}", node[key])
+                for place, node in level
+                for key in _keys(node, step)
+            ]
+        found += [(place, target or "object", name) for place, name in level if isinstance(name, str)]
+    return found
 
 
 class _Walk:

@@ -13,7 +13,7 @@ Source: design section 3 ("A spec is a bag of Kubernetes objects", "hashes are o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -28,8 +28,24 @@ from argosy_core.job.manifest_json import MalformedManifest, read_manifest
 from argosy_core.job.manifest_schema import check_fields
 from argosy_core.job.naming import MEMBER_BASE_LENGTH, object_label
 from argosy_core.job.options import UNSET
-from argosy_core.job.policy import APPARMOR_PREFIX, PodRights, check_container, check_pod_spec, is_reserved_key
-from argosy_core.job.references import DECLARATIONS, Declared, check_names, has_declarations, read_declarations
+from argosy_core.job.policy import (
+    APPARMOR_PREFIX,
+    PodLevel,
+    PodRights,
+    check_container,
+    check_pod_spec,
+    check_restricted,
+    check_template,
+    is_reserved_key,
+)
+from argosy_core.job.references import (
+    DECLARATIONS,
+    Declared,
+    check_names,
+    foreign_references,
+    has_declarations,
+    read_declarations,
+)
 from argosy_core.job.requests import Amounts, read_pod_requests
 from argosy_core.job.scaling import SCALING_ANNOTATIONS, scaling_fault
 from argosy_core.resources import PODS, format_amount, max_job_amount
@@ -129,6 +145,7 @@ class _Reading:
     declared: list[Declared] = field(default_factory=list)
     deadlines_s: list[int] = field(default_factory=list)
     pod_labels: dict[str, str] = field(default_factory=dict)
+    references: list[tuple[str, str, str]] = field(default_factory=list)
 
 
 def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
@@ -159,7 +176,9 @@ def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
     if len(ordered) == len(manifests):  # else what is referred to may be what could not be read
         for declared in reading.declared:
             check_names(declared, frozenset(names), findings)
-    _check_total(reading.requests, findings)
+    _check_total(reading.requests, findings, limits.rights)
+    if limits.rights.own_objects_only:
+        _check_foreign(reading, frozenset(names), findings)
     scheduling_class = _build_class(reading.requests, reading.constraints, len(pods))
     return Bag(
         scheduling_class=scheduling_class,
@@ -182,8 +201,21 @@ def _besides(told: Sequence[FieldViolation], found: Sequence[FieldViolation]) ->
     return tuple([violation for violation in found if violation.field not in fields])
 
 
-def _check_total(requests: Amounts, findings: Findings) -> None:
-    """Refuse a bag whose pods together ask for more than can be counted or than any machine has."""
+def _check_foreign(reading: _Reading, names: Collection[str], findings: Findings) -> None:
+    """Refuse references to objects that are neither of the bag nor shared with the queue."""
+    for path, kind, name in reading.references:
+        if name not in names and name not in reading.limits.rights.shared_objects:
+            findings.add(
+                path, f"names the {kind} {name[:63]!r}, which is neither the job's own nor shared with its queue"
+            )
+
+
+def _check_total(requests: Amounts, findings: Findings, rights: PodRights) -> None:
+    """Refuse a bag whose pods together ask for more than can be counted, than any machine has, or than is granted."""
+    for name, most in rights.max_requests:
+        if requests.get(name, 0) > most:
+            asked, granted = format_amount(name, requests[name]), format_amount(name, most)
+            findings.add("manifests", f"asks for {asked} of {name}; its queue grants a job {granted}")
     if len(requests) > _MAX_RESOURCE_COUNT:
         findings.add(
             "manifests", f"asks for {len(requests)} different resources, at most {_MAX_RESOURCE_COUNT} are allowed"
@@ -226,6 +258,11 @@ def _read_object(manifest: bytes, path: str, reading: _Reading) -> tuple[str, st
         return None
     if kind in KINDS:
         check_fields(document, kind, path, reading.field_findings)
+    else:
+        check_template(document, path, findings, limits.rights)
+    _check_granted_kind(kind, path, findings, limits.rights)
+    if limits.rights.own_objects_only:
+        reading.references += foreign_references(document, kind, path)
     namespace, name = _read_metadata(document.get("metadata"), kind, f"{path}.metadata", reading)
     if kind == POD:
         if len(manifest) > limits.max_pod_bytes:
@@ -236,6 +273,19 @@ def _read_object(manifest: bytes, path: str, reading: _Reading) -> tuple[str, st
     if has_declarations(document):
         reading.declared.append(read_declarations(document, kind=kind, path=path, findings=findings))
     return kind, namespace, name
+
+
+def _check_granted_kind(kind: str, path: str, findings: Findings, rights: PodRights) -> None:
+    """Refuse kinds that were not granted, and custom resources where it matters what their controllers' pods use."""
+    if kind == POD or kind in rights.kinds:
+        return
+    if rights.kinds:
+        findings.add(
+            f"{path}.kind", f"{kind[:60]!r} is none of the queue's kinds: Pod, {', '.join(sorted(rights.kinds))}"
+        )
+    elif rights.own_objects_only and kind not in KINDS:
+        text = "may use objects that are not the job's own, so the queue must name it among its kinds"
+        findings.add(f"{path}.kind", f"{kind[:60]!r} {text}")
 
 
 def _read_metadata(value: object, kind: str, path: str, reading: _Reading) -> tuple[str, str]:
@@ -265,7 +315,7 @@ def _read_metadata(value: object, kind: str, path: str, reading: _Reading) -> tu
         if kind == POD:
             reading.pod_labels = {**labels, **reading.pod_labels}
     if "annotations" in metadata:
-        _read_annotations(metadata["annotations"], f"{path}.annotations", findings, limits.max_label_count)
+        _read_annotations(metadata["annotations"], f"{path}.annotations", findings, limits)
     return namespace, name
 
 
@@ -312,22 +362,27 @@ def _read_labels(value: object, path: str, findings: Findings, max_count: int) -
     return right
 
 
-def _read_annotations(value: object, path: str, findings: Findings, max_count: int) -> None:
+def _read_annotations(value: object, path: str, findings: Findings, limits: SpecLimits) -> None:
     """Check annotations."""
     annotations = findings.mapping(value, path)
-    if len(annotations) > max_count:
-        findings.add(path, f"has {len(annotations)} annotations, at most {max_count} are allowed")
+    if len(annotations) > limits.max_label_count:
+        findings.add(path, f"has {len(annotations)} annotations, at most {limits.max_label_count} are allowed")
         return
+    is_free = limits.rights.level == PodLevel.PRIVILEGED
     for key, text in annotations.items():
         place = f"{path}.{key[:80]}"
         if (is_reserved_key(key) and key not in _WRITTEN_BY_USERS) or key.startswith(_MIRROR_PREFIX):
             findings.add(place, "this prefix is reserved")
         elif not is_label_key(key) or not isinstance(text, str):
             findings.add(place, "must be an annotation: a valid key and a string value")
-        elif key.startswith(APPARMOR_PREFIX) and text != "runtime/default" and not text.startswith("localhost/"):
+        elif key.startswith(APPARMOR_PREFIX) and not (is_free or _is_profile(text)):
             findings.add(place, "must be runtime/default or localhost/*")
     if not annotations.keys().isdisjoint(SCALING_ANNOTATIONS) and (fault := scaling_fault(annotations)):
         findings.add(path, fault)
+
+
+def _is_profile(text: str) -> bool:
+    return text == "runtime/default" or text.startswith("localhost/")
 
 
 def _read_pod(value: object, path: str, reading: _Reading) -> None:
@@ -349,6 +404,10 @@ def _read_pod(value: object, path: str, reading: _Reading) -> None:
     init_containers = findings.mappings(spec.get("initContainers"), f"{path}.initContainers")
     for index, container in enumerate(init_containers):
         check_container(container, f"{path}.initContainers[{index}]", findings, rights=limits.rights)
+    if limits.rights.level == PodLevel.RESTRICTED:
+        places = [(f"{path}.containers[{index}]", one) for index, one in enumerate(containers)]
+        places += [(f"{path}.initContainers[{index}]", one) for index, one in enumerate(init_containers)]
+        check_restricted(spec, places, findings)
     for name, amount in read_pod_requests(
         spec, path, findings, containers=containers, init_containers=init_containers
     ).items():

@@ -151,7 +151,7 @@ class SpecReader:
             # A tuple, which no JSON gives, cannot be taken for something that stood there.
             metadata["annotations"] = tuple(annotations)
         for container in containers:
-            left_out = _leave_out(container)
+            left_out = _leave_out(container, limits.rights.image_prefixes)
             if left_out is None:
                 return None
             colons += left_out
@@ -168,10 +168,10 @@ def _annotation_colons(annotations: dict[str, Any]) -> int | None:
     return colons
 
 
-def _leave_out(container: Any) -> int | None:  # noqa: ANN401 - parsed JSON is anything
+def _leave_out(container: Any, image_prefixes: tuple[str, ...]) -> int | None:  # noqa: ANN401 - parsed JSON is anything
     """Take out of a container what no rule looks at; return how many colons that had, or None if something is wrong."""
     image = container.pop("image", None) if type(container) is dict else None
-    if type(image) is not str or not image.strip():
+    if type(image) is not str or not image.strip() or (image_prefixes and not image.startswith(image_prefixes)):
         return None
     colons = 1 + image.count(":")
     for key, is_right in _FREE_KEYS:

@@ -24,7 +24,14 @@ from argosy_core.job.kinds import POD, kind_name, kind_of_group
 from argosy_core.job.members import MAX_MEMBER, MAX_STORED_ATTEMPT, attempt_of, member_key, member_of, ordinal_of
 from argosy_core.job.naming import object_name
 from argosy_core.job.pod_groups import AWAITED_LABEL, GROUP_LABEL, MEMBER_NAME, MEMBER_NOTE, MemberSheet
-from argosy_core.job.references import Declared, check_names, has_declarations, read_declarations
+from argosy_core.job.references import (
+    REFERENCE_PATHS,
+    TYPED,
+    Declared,
+    check_names,
+    has_declarations,
+    read_declarations,
+)
 from argosy_core.job.spec import base_names
 
 __all__ = [
@@ -33,7 +40,6 @@ __all__ = [
     "JOB_SET_LABEL",
     "OBJECT_LABEL",
     "QUEUE_LABEL",
-    "REFERENCES",
     "RUN_ANNOTATION",
     "RUN_LABEL",
     "BagTemplate",
@@ -61,46 +67,8 @@ JOB_SET_LABEL: Final = "argosy.dev/job-set"
 RUN_ANNOTATION: Final = "argosy.dev/object-of"
 """Annotation that says what the labels of installation, run and object say, see `run_mark`: people change labels."""
 
-_TYPED: Final = ""
-REFERENCES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
-    "Pod": (
-        ("spec.volumes.*.configMap.name", "ConfigMap"),
-        ("spec.volumes.*.secret.secretName", "Secret"),
-        ("spec.volumes.*.persistentVolumeClaim.claimName", "PersistentVolumeClaim"),
-        ("spec.volumes.*.csi.nodePublishSecretRef.name", "Secret"),
-        ("spec.volumes.*.projected.sources.*.configMap.name", "ConfigMap"),
-        ("spec.volumes.*.projected.sources.*.secret.name", "Secret"),
-        ("spec.containers.*.env.*.valueFrom.configMapKeyRef.name", "ConfigMap"),
-        ("spec.containers.*.env.*.valueFrom.secretKeyRef.name", "Secret"),
-        ("spec.containers.*.envFrom.*.configMapRef.name", "ConfigMap"),
-        ("spec.containers.*.envFrom.*.secretRef.name", "Secret"),
-        ("spec.initContainers.*.env.*.valueFrom.configMapKeyRef.name", "ConfigMap"),
-        ("spec.initContainers.*.env.*.valueFrom.secretKeyRef.name", "Secret"),
-        ("spec.initContainers.*.envFrom.*.configMapRef.name", "ConfigMap"),
-        ("spec.initContainers.*.envFrom.*.secretRef.name", "Secret"),
-        ("spec.imagePullSecrets.*.name", "Secret"),
-        ("spec.subdomain", "Service"),
-    ),
-    "Ingress": (
-        ("spec.defaultBackend.service.name", "Service"),
-        ("spec.defaultBackend.resource.name", _TYPED),
-        ("spec.rules.*.http.paths.*.backend.service.name", "Service"),
-        ("spec.rules.*.http.paths.*.backend.resource.name", _TYPED),
-        ("spec.tls.*.secretName", "Secret"),
-    ),
-    "PersistentVolumeClaim": (
-        ("spec.dataSource.name", _TYPED),
-        ("spec.dataSourceRef.name", _TYPED),
-    ),
-}
-"""(kind of the object that refers, where, kind it refers to): the one table of references inside a bag. Where no kind
-stands, kind, apiGroup and namespace beside the name say it, so these may mean custom resources."""
-
 _Places = dict[tuple[int, str | int], Any]
 """What holds a name, by its identity and the name's key in it."""
-_PATHS: Final = {
-    kind: tuple((tuple(path.split(".")), target) for path, target in rows) for kind, rows in REFERENCES.items()
-}
 _CLUSTER_WRITTEN: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
 _NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_LABEL_LENGTH: Final = 63
@@ -251,14 +219,14 @@ class BagTemplate:
         """Give every reference the new name: first all are found, so that none is rewritten twice."""
         namespace = self.namespaces[index]
         places: _Places = {}
-        for path, target in _PATHS.get(self.kinds[index], ()):
+        for path, target in REFERENCE_PATHS.get(self.kinds[index], ()):
             self._find(manifest, path, target, namespace=namespace, places=places)
         if has_declarations(manifest):
             declared = self._read_declared(manifest, index)
             for place in declared.references:
                 places[id(place.parent), place.key] = place.parent
             for spec in declared.pod_specs:
-                for path, target in _PATHS[POD]:
+                for path, target in REFERENCE_PATHS[POD]:
                     self._find(spec, path[1:], target, namespace=namespace, places=places)
         for (_, key), parent in places.items():
             parent[key] = object_name(parent[key], run.handle, run.ordinal)
@@ -291,7 +259,7 @@ class BagTemplate:
 
 def _meant(reference: dict[str, Any], target: str, namespace: str) -> tuple[str, str]:
     """Return the kind and namespace that a reference means, given those of the table."""
-    if target != _TYPED:
+    if target != TYPED:
         return target, namespace
     return (
         kind_of_group(str(reference.get("kind")), str(reference.get("apiGroup") or "")),

@@ -21,6 +21,7 @@ from argosy_core.errors import AlreadyExists, FieldViolation, InvalidRequest, No
 from argosy_core.job.after import encode_after
 from argosy_core.job.identity import parse_id
 from argosy_core.job.options import OPTION_NAMES, UNSET, JobOptions
+from argosy_core.job.queue_policy import QueuePolicy
 from argosy_server.api.names import NAME_RULE, QUEUE_NAME_RULE, is_name, is_queue_name, metadata_faults
 from argosy_server.api.specs import ReadSpec
 from argosy_server.api.submit_items import ItemColumns, Metadata
@@ -32,6 +33,7 @@ _MAX_PAIRS_AFTER: Final = 100_000
 """Most pairs of a job and one that it waits for of a request: each costs the leader some hundred bytes."""
 
 _DEFAULT_NAMESPACE: Final = "default"
+_TIME_LIMIT: Final = OPTION_NAMES.index("time_limit_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +50,13 @@ class KnownQueue:
     """Namespaces its jobs may use."""
     max_queued_count: int
     """Most jobs that may wait."""
+    policy: QueuePolicy | None = None
+    """What its pods may do; None for the installation's policy."""
 
     @staticmethod
-    def allowed_namespaces(name: str, namespaces: Sequence[str]) -> frozenset[str]:
-        """Return the namespaces of a queue: those given, else its own name and `default`."""
-        return frozenset(namespaces or (name, _DEFAULT_NAMESPACE))
+    def allowed_namespaces(name: str, namespaces: Sequence[str], *, shared: bool = True) -> frozenset[str]:
+        """Return the namespaces of a queue: those given, else its own name and, if that is shared, `default`."""
+        return frozenset(namespaces or ((name, _DEFAULT_NAMESPACE) if shared else (name,)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +171,7 @@ def admit(
     metadata_index, metadata = _read_metadata(items.metadata, faults)
     after = _read_after(items, counts, faults)
     _check_namespaces(names, places, queues, specs=specs, faults=faults)
+    _check_times(items, queues, specs, faults)
     if faults.found():  # all faults are told at once, so that one round of mending is enough
         _check_unequal(items, metadata_index, faults)
     faults.raise_any()
@@ -218,8 +223,8 @@ def _option_columns(
     if items.options is None and (deadline_s == UNSET).all():
         return None
     rows = np.array(items.options or [(UNSET,) * len(OPTION_NAMES)] * count, dtype=np.int32)
-    shorter = (deadline_s != UNSET) & ((rows[:, 1] == UNSET) | (deadline_s < rows[:, 1]))
-    rows[shorter, 1] = deadline_s[shorter]
+    shorter = (deadline_s != UNSET) & ((rows[:, _TIME_LIMIT] == UNSET) | (deadline_s < rows[:, _TIME_LIMIT]))
+    rows[shorter, _TIME_LIMIT] = deadline_s[shorter]
     columns = rows.T if repeats is None else np.repeat(rows.T, repeats, axis=1)
     return JobOptions(**dict(zip(OPTION_NAMES, columns, strict=True)))
 
@@ -286,6 +291,24 @@ def _check_namespaces(
         for index, pair in enumerate(zip(names, places, strict=True)):
             if pair in bad:
                 faults.forbidden.append(FieldViolation(field=f"items[{index}].spec", description=bad[pair]))
+
+
+def _check_times(
+    items: ItemColumns, queues: Mapping[str, KnownQueue], specs: Sequence[ReadSpec], faults: _Faults
+) -> None:
+    """Refuse jobs without a time limit, or with a longer one than their queue grants."""
+    granted_s = {name: queue.policy.max_time_s for name, queue in queues.items() if queue.policy is not None}
+    if not any(granted_s.values()):
+        return
+    for index, (name, place) in enumerate(zip(items.queues, items.specs, strict=True)):
+        most_s = granted_s.get(name, 0)
+        if not most_s or place >= len(specs):
+            continue
+        own_s = items.options[index][_TIME_LIMIT] if items.options is not None else UNSET
+        limits_s = [one for one in (own_s, specs[place].deadline_s) if one != UNSET]
+        if not limits_s or min(limits_s) > most_s:
+            text = f"needs a time limit of at most {most_s} s, which is what queue {name!r} grants"
+            faults.invalid.append(FieldViolation(field=f"items[{index}].time_limit", description=text))
 
 
 def _common_pool(names: Sequence[str], queues: Mapping[str, KnownQueue]) -> str:

@@ -15,8 +15,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Protocol
 
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.policy import PodLevel, PodRights
+from argosy_core.job.queue_policy import QueuePolicy, read_queue_policy
 from argosy_server.api.admission import KnownQueue
 from argosy_server.api.names import is_queue_name
 from argosy_server.api.store_threads import StoreThreads
@@ -39,6 +43,9 @@ class QueueStore(Protocol):
     def find_queues(self, names: Sequence[str]) -> Mapping[str, tuple[QueueRow, int]]:
         """Return those of some queues that exist, by name, each with how many of its jobs wait."""
 
+    def queue_policies(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Return the documents of those of some queues that have a policy, by name."""
+
 
 @dataclass(slots=True)
 class _Entry:
@@ -59,6 +66,8 @@ class QueueCache:
         threads: Where blocking calls run.
         keep_s: How long a queue is remembered.
         default_limit: Most waiting jobs of a queue that sets no limit.
+        level: Level of pods where a policy names none.
+        shares_default: Whether queues that name no namespaces may use `default`.
         clock_s: Monotonic clock.
     """
 
@@ -69,6 +78,8 @@ class QueueCache:
         *,
         keep_s: float,
         default_limit: int,
+        level: PodLevel = PodLevel.BASELINE,
+        shares_default: bool = True,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start empty."""
@@ -76,6 +87,8 @@ class QueueCache:
         self._threads = threads
         self._keep_s = keep_s
         self._default_limit = default_limit
+        self._level = level
+        self._shares_default = shares_default
         self._clock_s = clock_s
         self._entries: dict[str, _Entry] = {}
         self._generation = 0
@@ -153,13 +166,24 @@ class QueueCache:
     def _read(self, names: list[str], asked: Container[str]) -> dict[str, _Entry]:
         expire_s = self._clock_s() + self._keep_s
         entries: dict[str, _Entry] = {}
+        documents = self._store.queue_policies(names)
         for name, (row, queued_count) in self._store.find_queues(names).items():
             queue = KnownQueue(
                 queue_id=row.queue_id,
                 name=row.name,
                 pool=row.pool,
-                namespaces=KnownQueue.allowed_namespaces(row.name, row.namespaces),
+                namespaces=KnownQueue.allowed_namespaces(row.name, row.namespaces, shared=self._shares_default),
                 max_queued_count=row.max_queued_count or self._default_limit,
+                policy=_read_policy(documents[name], self._level) if name in documents else None,
             )
             entries[name] = _Entry(queue, expire_s, queued_count, used=name in asked)
         return entries
+
+
+@lru_cache(maxsize=1024)
+def _read_policy(document: str, level: PodLevel) -> QueuePolicy:
+    """Return a stored policy; one of a newer version that cannot be read lets nothing through."""
+    try:
+        return read_queue_policy(document, level=level)
+    except InvalidRequest:
+        return QueuePolicy(rights=PodRights(level=PodLevel.RESTRICTED, image_prefixes=("\0",)))

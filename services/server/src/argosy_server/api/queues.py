@@ -13,6 +13,7 @@ from argosy.api.v1 import queue_pb2, queue_pb2_grpc
 from argosy_core.access import Role, Verb
 from argosy_core.errors import FieldViolation, InvalidRequest, NotAllowedNow, NotPermitted, Resource
 from argosy_core.job.findings import printable
+from argosy_core.job.queue_policy import read_queue_policy
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
@@ -145,6 +146,29 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         await self._threads.run(self._store.delete_queue, request.name, encode=encode_queue_changes)
         self._cache.forget(request.name)
         return queue_pb2.DeleteQueueResponse()
+
+    async def GetQueuePolicy(  # noqa: N802 - the protocol's name
+        self, request: queue_pb2.GetQueuePolicyRequest, context: Context
+    ) -> queue_pb2.GetQueuePolicyResponse:
+        """Answer what a queue lets its jobs' pods do."""
+        del context
+        check_request(request)
+        CALLER.get().permissions.require_sight(request.name)
+        await self._threads.run(self._store.get_queue, request.name)
+        documents = await self._threads.run(self._store.queue_policies, [request.name])
+        return queue_pb2.GetQueuePolicyResponse(policy=documents.get(request.name, ""))
+
+    async def SetQueuePolicy(  # noqa: N802 - the protocol's name
+        self, request: queue_pb2.SetQueuePolicyRequest, context: Context
+    ) -> queue_pb2.SetQueuePolicyResponse:
+        """Say what a queue lets its jobs' pods do."""
+        del context
+        check_request(request)
+        if request.policy:
+            read_queue_policy(request.policy)
+        await self._threads.run(self._store.set_queue_policy, request.name, request.policy)
+        self._cache.forget(request.name)
+        return queue_pb2.SetQueuePolicyResponse()
 
     async def CordonQueue(  # noqa: N802 - the protocol's name
         self, request: queue_pb2.CordonQueueRequest, context: Context

@@ -37,6 +37,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "/argosy.api.v1.QueueService/DeleteQueue": _ADMIN,
     "/argosy.api.v1.QueueService/CordonQueue": Rule(frozenset({Role.OPERATOR}), Verb.EDIT),
     "/argosy.api.v1.QueueService/UncordonQueue": Rule(frozenset({Role.OPERATOR}), Verb.EDIT),
+    "/argosy.api.v1.QueueService/GetQueuePolicy": ANYONE,
+    "/argosy.api.v1.QueueService/SetQueuePolicy": _ADMIN,
     "/argosy.api.v1.JobService/SubmitJobs": Rule(verb=Verb.SUBMIT),
     "/argosy.api.v1.JobService/GetJob": _WATCH,
     "/argosy.api.v1.JobService/BatchGetJobs": _WATCH,

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from argosy_core.errors import FieldViolation
-from argosy_core.job.group_spec import read_group_bag
+from argosy_core.job.group_spec import group_hash, read_group_bag
 from argosy_core.job.options import UNSET
 from argosy_core.job.pod_groups import PodGroup
+from argosy_core.job.queue_policy import NO_DEFAULTS, PodDefaults, QueuePolicy, add_defaults
 from argosy_core.job.spec import SpecLimits, spec_hash
 from argosy_core.job.spec_reader import SpecReader
 from argosy_store.submits import SpecRow
 
-__all__ = ["ReadSpec", "SpecCache", "unreadable"]
+__all__ = ["PolicySpecs", "ReadSpec", "SpecCache", "unreadable"]
 
+_MAX_POLICIES: Final = 32
+_POLICY_BYTES: Final = 8 << 20
 _ENTRY_BYTES: Final = 1500  # Python objects around a body, measured
 
 
@@ -63,12 +66,21 @@ class SpecCache:
         limits: Bounds of what is accepted as a spec.
         max_count: Most specs remembered.
         max_bytes: Most bytes remembered, bodies and what is around them.
+        defaults: What is added to specs before they are read.
     """
 
-    def __init__(self, limits: SpecLimits, *, max_count: int, max_bytes: int = 256 << 20) -> None:
+    def __init__(
+        self,
+        limits: SpecLimits,
+        *,
+        max_count: int,
+        max_bytes: int = 256 << 20,
+        defaults: PodDefaults = NO_DEFAULTS,
+    ) -> None:
         """Start empty."""
         self._reader = SpecReader(limits)
         self._limits = limits
+        self._defaults = defaults
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -99,9 +111,16 @@ class SpecCache:
             key: `spec_hash` of the manifests as received, or `group_hash` with groups, if it is known.
             groups: Its groups, their templates JSON.
         """
-        bag = read_group_bag(manifests, groups, self._limits) if groups else self._reader.read(manifests, key)
+        key = given = key or (group_hash(manifests, groups) if groups else spec_hash(manifests))
+        if self._defaults:
+            depth = self._limits.max_depth
+            manifests = add_defaults(manifests, self._defaults, max_depth=depth)
+            templates = add_defaults([one.template.encode() for one in groups], self._defaults, max_depth=depth)
+            groups = [replace(one, template=text.decode()) for one, text in zip(groups, templates, strict=True)]
+            given = group_hash(manifests, groups) if groups else spec_hash(manifests)
+        bag = read_group_bag(manifests, groups, self._limits) if groups else self._reader.read(manifests, given)
         spec = ReadSpec(
-            row=SpecRow(hash=key or bag.hash, body=bag.body, layout=bag.layout_definition()),
+            row=SpecRow(hash=given, body=bag.body, layout=bag.layout_definition()),
             definition=bag.class_definition,
             namespaces=bag.namespaces,
             violations=bag.violations,
@@ -110,10 +129,43 @@ class SpecCache:
             deadline_s=bag.deadline_s,
             pod_labels=bag.pod_labels,
         )
-        if not bag.violations and spec.row.hash not in self._read:
-            self._read[spec.row.hash] = spec
+        if not bag.violations and key not in self._read:
+            self._read[key] = spec
             self._bytes += len(bag.body) + _ENTRY_BYTES
             while len(self._read) > self._max_count or (self._bytes > self._max_bytes and len(self._read) > 1):
                 _, forgotten = self._read.popitem(last=False)
                 self._bytes -= len(forgotten.row.body) + _ENTRY_BYTES
         return spec
+
+
+class PolicySpecs:
+    """Read specs by the policy that they were judged by: the installation's, and those of queues in use.
+
+    Args:
+        limits: Bounds of what is accepted, with the installation's rights.
+        max_count: Most specs remembered by the installation's policy, and an eighth of it by each other one.
+    """
+
+    def __init__(self, limits: SpecLimits, *, max_count: int) -> None:
+        """Start empty."""
+        self._limits = limits
+        self._max_count = max_count
+        self._default = SpecCache(limits, max_count=max_count)
+        self._others: OrderedDict[QueuePolicy, SpecCache] = OrderedDict()
+
+    def of(self, policy: QueuePolicy | None) -> SpecCache:
+        """Return the specs that were judged by a policy; the one used least recently is forgotten beyond 32."""
+        if policy is None:
+            return self._default
+        found = self._others.get(policy)
+        if found is None:
+            found = self._others[policy] = SpecCache(
+                replace(self._limits, rights=policy.rights),
+                max_count=self._max_count // 8,
+                max_bytes=_POLICY_BYTES,
+                defaults=policy.defaults,
+            )
+            if len(self._others) > _MAX_POLICIES:
+                self._others.popitem(last=False)
+        self._others.move_to_end(policy)
+        return found

@@ -17,6 +17,7 @@ from argosy_core.job.findings import MAX_FINDING_COUNT
 from argosy_core.job.group_spec import group_hash
 from argosy_core.job.identity import parse_id
 from argosy_core.job.pod_groups import PodGroup
+from argosy_core.job.queue_policy import QueuePolicy
 from argosy_core.job.spec import spec_hash
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.metrics import METRICS
@@ -25,7 +26,7 @@ from argosy_server.api.admission import AdmittedJobs, KnownQueue, admit
 from argosy_server.api.job_codec import job_ids
 from argosy_server.api.manifests import is_json, to_json
 from argosy_server.api.queue_cache import QueueCache
-from argosy_server.api.specs import ReadSpec, SpecCache, unreadable
+from argosy_server.api.specs import PolicySpecs, ReadSpec, SpecCache, unreadable
 from argosy_server.api.submit_gather import SubmitGather
 from argosy_server.api.submit_items import ItemColumns, keeps_rules, read_items
 from argosy_store.queue_limits import counts_by_queue
@@ -42,7 +43,7 @@ class Submission:
 
     Args:
         queues: Queues by name.
-        specs: Specs by hash.
+        specs: Specs by the policy that they are judged by.
         gather: Stores admitted requests.
         max_job_count: Most jobs of one request.
         queues_of: Returns the queues of the jobs that some handles name, by id.
@@ -51,7 +52,7 @@ class Submission:
     def __init__(
         self,
         queues: QueueCache,
-        specs: SpecCache,
+        specs: PolicySpecs,
         gather: SubmitGather,
         *,
         max_job_count: int,
@@ -84,9 +85,10 @@ class Submission:
         groups = {place: _groups_of(spec) for place, spec in enumerate(request.specs) if spec.groups}
         if groups or not keeps_rules(texts, items) or request.validation not in _VALIDATIONS:
             check_request(request)
-        specs, warnings = _validated(await self._read_specs(texts, groups), request.validation)
         generation = self._queues.generation
         queues = _usable(await self._queues.find(set(items.queues)), items.queues)
+        read, items = await self._read_specs(texts, groups, items, queues)
+        specs, warnings = _validated(read, request.validation)
         jobs = admit(items, queues, specs, max_job_count=self._max_job_count)
         await self._check_others(items)
         if request.validate_only:
@@ -132,26 +134,56 @@ class Submission:
             )
 
     async def _read_specs(
-        self, texts: Sequence[Sequence[bytes]], groups_of: Mapping[int, Sequence[PodGroup]]
-    ) -> list[ReadSpec]:
+        self,
+        texts: Sequence[Sequence[bytes]],
+        groups: Mapping[int, Sequence[PodGroup]],
+        items: ItemColumns,
+        queues: Mapping[str, KnownQueue],
+    ) -> tuple[list[ReadSpec], ItemColumns]:
+        """Return specs, each judged by the policies of the queues that it is for, and items that name them.
+
+        A spec for queues of several policies is read by each, since each may add something of its own; the further
+        readings stand behind the request's specs, and what is wrong with them is told of the spec itself.
+        """
+        policies = {queue.policy for queue in queues.values()}
+        if len(policies) <= 1:
+            only = self._specs.of(next(iter(policies), None))
+            return [await self._read_spec(text, groups.get(at, ()), at, only) for at, text in enumerate(texts)], items
+        used: list[dict[QueuePolicy | None, int]] = [{} for _ in texts]
+        for name, place in zip(items.queues, items.specs, strict=True):
+            if name in queues and place < len(texts):
+                used[place].setdefault(queues[name].policy, place)
         specs: list[ReadSpec] = []
-        reads = 0
-        for place, manifests in enumerate(texts):
-            groups = groups_of.get(place, ())
-            key = group_hash(manifests, groups) if groups else spec_hash(manifests)
-            spec = self._specs.find(manifests, key)
-            if spec is None:
-                if all(map(is_json, (*manifests, *(one.template.encode() for one in groups)))):
-                    spec = self._specs.read(manifests, key, groups)
-                else:  # reading YAML takes a hundred times as long
-                    read = await asyncio.to_thread(to_json, manifests, groups)
-                    spec = unreadable(key, read[2]) if read[2] else self._specs.read(read[0], key, read[1])
-                reads += 1
-                if reads % _READS_PER_TURN == 0:
-                    await asyncio.sleep(0)
-            specs.append(spec)
-        METRICS.parsed_specs.inc(reads)
-        return specs
+        further: list[ReadSpec] = []
+        for place, text in enumerate(texts):
+            judges = map(self._specs.of, used[place] or [None])
+            readings = [await self._read_spec(text, groups.get(place, ()), place, known) for known in judges]
+            faults = tuple(fault for reading in readings for fault in reading.violations)
+            specs.append(replace(readings[0], violations=faults))
+            for policy, reading in zip(list(used[place])[1:], readings[1:], strict=True):
+                used[place][policy] = len(texts) + len(further)
+                further.append(replace(reading, violations=(), field_faults=(), warnings=()))
+        places = [
+            used[place][queues[name].policy] if name in queues and place < len(texts) else place
+            for name, place in zip(items.queues, items.specs, strict=True)
+        ]
+        return [*specs, *further], replace(items, specs=places)
+
+    async def _read_spec(
+        self, manifests: Sequence[bytes], groups: Sequence[PodGroup], number: int, known: SpecCache
+    ) -> ReadSpec:
+        key = group_hash(manifests, groups) if groups else spec_hash(manifests)
+        spec = known.find(manifests, key)
+        if spec is not None:
+            return spec
+        METRICS.parsed_specs.inc()
+        if number % _READS_PER_TURN == _READS_PER_TURN - 1:
+            await asyncio.sleep(0)
+        if all(map(is_json, (*manifests, *(one.template.encode() for one in groups)))):
+            return known.read(manifests, key, groups)
+        # Reading YAML takes a hundred times as long.
+        read = await asyncio.to_thread(to_json, manifests, groups)
+        return unreadable(key, read[2]) if read[2] else known.read(read[0], key, read[1])
 
 
 def _groups_of(spec: job_pb2.JobSpec) -> tuple[PodGroup, ...]:

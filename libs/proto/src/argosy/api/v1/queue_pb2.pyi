@@ -139,3 +139,27 @@ class UncordonQueueResponse(_message.Message):
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     queue: Queue
     def __init__(self, queue: _Optional[_Union[Queue, _Mapping]] = ...) -> None: ...
+
+class GetQueuePolicyRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class GetQueuePolicyResponse(_message.Message):
+    __slots__ = ("policy",)
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    def __init__(self, policy: _Optional[str] = ...) -> None: ...
+
+class SetQueuePolicyRequest(_message.Message):
+    __slots__ = ("name", "policy")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    policy: str
+    def __init__(self, name: _Optional[str] = ..., policy: _Optional[str] = ...) -> None: ...
+
+class SetQueuePolicyResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -70,6 +70,16 @@ class QueueServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_queue__pb2.UncordonQueueRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_queue__pb2.UncordonQueueResponse.FromString,
                 _registered_method=True)
+        self.GetQueuePolicy = channel.unary_unary(
+                '/argosy.api.v1.QueueService/GetQueuePolicy',
+                request_serializer=argosy_dot_api_dot_v1_dot_queue__pb2.GetQueuePolicyRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_queue__pb2.GetQueuePolicyResponse.FromString,
+                _registered_method=True)
+        self.SetQueuePolicy = channel.unary_unary(
+                '/argosy.api.v1.QueueService/SetQueuePolicy',
+                request_serializer=argosy_dot_api_dot_v1_dot_queue__pb2.SetQueuePolicyRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_queue__pb2.SetQueuePolicyResponse.FromString,
+                _registered_method=True)
 
 
 class QueueServiceServicer(object):
@@ -126,6 +136,20 @@ class QueueServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetQueuePolicy(self, request, context):
+        """Answers what a queue lets its jobs' pods do.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetQueuePolicy(self, request, context):
+        """Says what a queue lets its jobs' pods do; holds for jobs that are submitted from then on. Takes the role admin.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueueServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -163,6 +187,16 @@ def add_QueueServiceServicer_to_server(servicer, server):
                     servicer.UncordonQueue,
                     request_deserializer=argosy_dot_api_dot_v1_dot_queue__pb2.UncordonQueueRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_queue__pb2.UncordonQueueResponse.SerializeToString,
+            ),
+            'GetQueuePolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetQueuePolicy,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_queue__pb2.GetQueuePolicyRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_queue__pb2.GetQueuePolicyResponse.SerializeToString,
+            ),
+            'SetQueuePolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetQueuePolicy,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_queue__pb2.SetQueuePolicyRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_queue__pb2.SetQueuePolicyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -355,6 +389,60 @@ class QueueService(object):
             '/argosy.api.v1.QueueService/UncordonQueue',
             argosy_dot_api_dot_v1_dot_queue__pb2.UncordonQueueRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_queue__pb2.UncordonQueueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetQueuePolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.QueueService/GetQueuePolicy',
+            argosy_dot_api_dot_v1_dot_queue__pb2.GetQueuePolicyRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_queue__pb2.GetQueuePolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetQueuePolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.QueueService/SetQueuePolicy',
+            argosy_dot_api_dot_v1_dot_queue__pb2.SetQueuePolicyRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_queue__pb2.SetQueuePolicyResponse.FromString,
             options,
             channel_credentials,
             insecure,

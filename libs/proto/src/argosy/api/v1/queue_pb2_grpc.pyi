@@ -49,6 +49,10 @@ class QueueServiceStub:
     """Stops a queue's jobs from becoming pending; running ones go on."""
     UncordonQueue: _grpc.UnaryUnaryMultiCallable[_queue_pb2.UncordonQueueRequest, _queue_pb2.UncordonQueueResponse]
     """Lets a queue's jobs become pending again."""
+    GetQueuePolicy: _grpc.UnaryUnaryMultiCallable[_queue_pb2.GetQueuePolicyRequest, _queue_pb2.GetQueuePolicyResponse]
+    """Answers what a queue lets its jobs' pods do."""
+    SetQueuePolicy: _grpc.UnaryUnaryMultiCallable[_queue_pb2.SetQueuePolicyRequest, _queue_pb2.SetQueuePolicyResponse]
+    """Says what a queue lets its jobs' pods do; holds for jobs that are submitted from then on. Takes the role admin."""
 
 @_typing.type_check_only
 class QueueServiceAsyncStub(QueueServiceStub):
@@ -71,6 +75,10 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """Stops a queue's jobs from becoming pending; running ones go on."""
     UncordonQueue: _aio.UnaryUnaryMultiCallable[_queue_pb2.UncordonQueueRequest, _queue_pb2.UncordonQueueResponse]  # type: ignore[assignment]
     """Lets a queue's jobs become pending again."""
+    GetQueuePolicy: _aio.UnaryUnaryMultiCallable[_queue_pb2.GetQueuePolicyRequest, _queue_pb2.GetQueuePolicyResponse]  # type: ignore[assignment]
+    """Answers what a queue lets its jobs' pods do."""
+    SetQueuePolicy: _aio.UnaryUnaryMultiCallable[_queue_pb2.SetQueuePolicyRequest, _queue_pb2.SetQueuePolicyResponse]  # type: ignore[assignment]
+    """Says what a queue lets its jobs' pods do; holds for jobs that are submitted from then on. Takes the role admin."""
 
 class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     """Queues. Served by every API replica."""
@@ -132,5 +140,21 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_queue_pb2.UncordonQueueResponse, _abc.Awaitable[_queue_pb2.UncordonQueueResponse]]:
         """Lets a queue's jobs become pending again."""
+
+    @_abc_1.abstractmethod
+    def GetQueuePolicy(
+        self,
+        request: _queue_pb2.GetQueuePolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_queue_pb2.GetQueuePolicyResponse, _abc.Awaitable[_queue_pb2.GetQueuePolicyResponse]]:
+        """Answers what a queue lets its jobs' pods do."""
+
+    @_abc_1.abstractmethod
+    def SetQueuePolicy(
+        self,
+        request: _queue_pb2.SetQueuePolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_queue_pb2.SetQueuePolicyResponse, _abc.Awaitable[_queue_pb2.SetQueuePolicyResponse]]:
+        """Says what a queue lets its jobs' pods do; holds for jobs that are submitted from then on. Takes the role admin."""
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,59 @@
+"""Policies of queues' pods: one document for each queue that has one.
+
+Source: design section 5, "Submit" ("then policy").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from argosy_core.errors import NotFound, Resource
+from argosy_store.audit import note_changes
+from argosy_store.pool import Connections
+
+__all__ = ["QueuePolicyCalls"]
+
+_LOCK: Final = "SELECT queue_id FROM queues WHERE name = %s AND NOT deleted FOR UPDATE"
+_SET: Final = (
+    "INSERT INTO queue_policies (queue_id, document) VALUES (%s, %s)"
+    " ON CONFLICT (queue_id) DO UPDATE SET document = excluded.document"
+)
+_FIND: Final = (
+    "SELECT q.name, p.document FROM queue_policies p JOIN queues q ON q.queue_id = p.queue_id"
+    " WHERE q.name = ANY (%s) AND NOT q.deleted"
+)
+
+
+class QueuePolicyCalls:
+    """What an API replica does with policies of queues."""
+
+    def __init__(self, connections: Connections) -> None:
+        """Keep the connections."""
+        self._connections = connections
+
+    def set_queue_policy(self, name: str, document: str) -> None:
+        """Give a queue a policy, instead of the one that it has; an empty document takes it away.
+
+        Raises:
+            NotFound: There is no such queue.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection, connection.transaction_block():
+            row = connection.execute(_LOCK, [name]).fetchone()
+            if row is None:
+                raise NotFound(f"there is no queue {name}", resource=Resource(kind="Queue", name=name))
+            if document:
+                connection.execute(_SET, [row[0], document])
+            else:
+                connection.execute("DELETE FROM queue_policies WHERE queue_id = %s", [row[0]])
+            note_changes(connection, [("Queue", name, f"policy {document or 'of the installation'}")])
+
+    def queue_policies(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the documents of those of some queues that have one, by name.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.submits() as connection:
+            return dict(connection.execute(_FIND, [list(names)]).fetchall())
