@@ -197,11 +197,23 @@ class Stack:
     def argosy(self, *arguments: str, timeout_s: float = 120, expected: int = 0) -> str:
         """Run the command of the host."""
         done = subprocess.run(
-            [sys.executable, "-m", "argosy_cli", "--server", f"127.0.0.1:{self.api_port}", *arguments],
+            [sys.executable, "-m", "argosy_cli", *arguments], env=self.command_environment(),
             capture_output=True, text=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert done.returncode == expected, f"argosy {' '.join(arguments)}: {done.stdout}{done.stderr}{self.logs()}"
         return done.stdout
+
+    def command_environment(self) -> dict[str, str]:
+        """Return the variables with which the host's command finds its contexts."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("ARGOSY_")}
+        return {**kept, "ARGOSY_CONFIG": str(self.directory / "config.toml")}
+
+    def use(self) -> None:
+        """Let the host's command reach the stack, by the very line that docs/deploy.md gives."""
+        bundle = self.run("run", "--rm", "-T", "access")
+        command = [sys.executable, "-m", "argosy_cli", "context", "import", "compose"]
+        environment = self.command_environment()
+        subprocess.run(command, input=bundle, text=True, env=environment, check=True, capture_output=True, timeout=60)
 
     def submit(self, job_set: str, *, count: int, run_time: str, selector: str = "") -> None:
         """Submit jobs."""
@@ -261,6 +273,8 @@ def stack(
         stack.run("up", "-d", "--no-build")
         await_true(stack.is_healthy, "all services healthy", UP_S)
         stack.figures["up to healthy"] = f"{time.monotonic() - started:.1f} s"
+        stack.use()
+        stack.figures["up to a context"] = f"{time.monotonic() - started:.1f} s"
         yield stack
     finally:
         started = time.monotonic()
@@ -295,6 +309,23 @@ def test_job_runs_through_the_stack_by_the_command_of_the_host(stack: Stack) -> 
     stack.argosy("watch", "science", "first")
     stack.figures["a job of 1 s"] = f"{time.monotonic() - started:.1f} s"
     assert stack.succeeded_count("first") == 1
+
+
+def test_nobody_gets_in_without_a_token(stack: Stack) -> None:
+    """The published port speaks TLS and asks who calls; the stack's own is not published."""
+    authority = stack.directory / "compose" / "authority.pem"
+    address = f"127.0.0.1:{stack.api_port}"
+    nobody = {"ARGOSY_CONFIG": str(stack.directory / "none.toml"), "ARGOSY_SERVER": address}
+    for environment, said in (
+        ({**nobody, "ARGOSY_AUTHORITY_FILE": str(authority)}, "who calls is not known"),
+        (nobody, "failed to connect"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "argosy_cli", "--timeout", "3", "queue", "list"],
+            env={**stack.command_environment(), **environment}, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode != 0
+        assert said in done.stderr, done.stderr
 
 
 def test_containers_use_less_than_three_fifths_of_their_memory(stack: Stack) -> None:

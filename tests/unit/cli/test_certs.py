@@ -122,7 +122,7 @@ def test_nothing_is_overwritten(folder: Path) -> None:
         ["--user", "a,URI:spiffe://lab/server"],
         ["--part", "sampler", "--user", "alice"],
         ["--for-servers", "--host", "a,URI:spiffe://lab/x"],
-        ["--cluster", "west", "--host", "x"],
+        ["--user", "alice", "--host", "x"],
     ],
 )
 def test_certificate_is_of_one_holder_whose_name_says_nothing_more(folder: Path, arguments: list[str]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 
 from argosy_cli.root import run
 from argosy_client import ChannelCredentials
-from argosy_client.contexts import ClientContext, ClientContexts, read_contexts, write_contexts
+from argosy_client.contexts import ClientContext, ClientContexts, import_context, read_contexts, write_contexts
 from argosy_core.errors import InvalidRequest, NotFound
 from argosy_testkit.fake_api import FakeApi
 
@@ -81,3 +82,30 @@ def test_contexts_are_listed_used_and_removed(file: Path, capsys: pytest.Capture
     assert run(["context", "remove", "work"]) == 0
     assert read_contexts() == ClientContexts(contexts={"home": ClientContext(server="h:2")})
     assert run(["context", "set", "a b", "--address", "h:2"]) == 2
+
+
+def test_context_travels_with_its_files(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is exported is imported elsewhere under any name, in files of one's own; what is no context is refused."""
+    (tmp_path / "authority.pem").write_text("PEM")
+    (tmp_path / "token").write_text("alice's\n")
+    given = ["--authority-file", str(tmp_path / "authority.pem"), "--token-file", str(tmp_path / "token")]
+    assert run(["context", "set", "here", "--address", "h:1", *given]) == 0
+    capsys.readouterr()
+    assert run(["context", "export", "here", "--address", "h:2"]) == 0
+    bundle = capsys.readouterr().out
+    monkeypatch.setenv("ARGOSY_CONFIG", str(tmp_path / "other" / "config.toml"))
+    monkeypatch.setattr("sys.stdin", io.StringIO(bundle))
+    assert run(["context", "import", "there"]) == 0
+    read = read_contexts()
+    credentials = read.contexts["there"].credentials
+    assert (read.current, read.contexts["there"].server) == ("there", "h:2")
+    assert credentials.metadata("h:2") == (("authorization", "Bearer alice's"),)
+    assert (tmp_path / "other" / "there" / "authority.pem").read_text() == "PEM"
+    assert Path(credentials.token_file).stat().st_mode & 0o777 == 0o600
+    for text in ("", "[]", "{}", bundle.replace("server_name", "serverName")):
+        with pytest.raises(InvalidRequest, match="no context"):
+            import_context(text, "x")
+    with pytest.raises(InvalidRequest, match="name"):
+        import_context(bundle, "../x")

@@ -40,7 +40,7 @@ CONFIGS: dict[str, type[Any]] = {
     "AGENT": AgentConfig,
 }
 OF_THE_COMMAND = {"ARGOSY_DATABASE_URL"}
-ONCE = {"secrets", "migrate", "setup-log"}
+ONCE = {"secrets", "access", "migrate", "setup-log"}
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 

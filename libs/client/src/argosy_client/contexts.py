@@ -28,8 +28,22 @@ from typing import Final
 from argosy.channel_credentials import ChannelCredentials
 from argosy_core.errors import InvalidRequest, NotFound
 
-__all__ = ["ClientContext", "ClientContexts", "contexts_path", "read_contexts", "write_contexts"]
+__all__ = [
+    "ClientContext",
+    "ClientContexts",
+    "contexts_path",
+    "export_context",
+    "import_context",
+    "read_contexts",
+    "write_contexts",
+]
 
+_FILES: Final = {
+    "authority_file": "authority.pem",
+    "certificate_file": "certificate.pem",
+    "key_file": "key.pem",
+    "token_file": "token",
+}
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
 
 
@@ -114,6 +128,55 @@ def write_contexts(contexts: ClientContexts, path: Path | None = None) -> None:
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
     fresh.replace(path)
+
+
+def export_context(context: ClientContext) -> str:
+    """Return a context with what its files hold, JSON: a secret.
+
+    Raises:
+        InvalidRequest: A file cannot be read.
+    """
+    bundle: dict[str, object] = {"server": context.server, "server_name": context.credentials.server_name}
+    for key in _FILES:
+        place = str(getattr(context.credentials, key))
+        try:
+            bundle[key] = place if place in {"", "system"} else Path(place).expanduser().read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as cause:
+            raise InvalidRequest(f"file {place!r} cannot be read: {cause}") from cause
+    return json.dumps(bundle, indent=1)
+
+
+def import_context(text: str, name: str) -> ClientContext:
+    """Return the context of what `export_context` returned; its files go beside the user's contexts, mode 0600.
+
+    Raises:
+        InvalidRequest: It is none, or the name is none.
+        OSError: A file cannot be written.
+    """
+    try:
+        bundle = json.loads(text)
+    except ValueError:
+        bundle = None
+    wanted = {"server", "server_name", *_FILES}
+    if not isinstance(bundle, dict) or bundle.keys() != wanted or not all(isinstance(v, str) for v in bundle.values()):
+        raise InvalidRequest("what was read is no context that `argosy context export` printed")
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(f"{name!r} is no context's name: 1 to 63 letters, digits, '-' and '_'")
+    folder = contexts_path().parent / name
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    places = {}
+    for key, ending in _FILES.items():
+        if bundle[key] in {"", "system"}:
+            places[key] = bundle[key]
+            continue
+        places[key] = str((folder / ending).absolute())
+        fresh = folder / f"{ending}.{os.getpid()}"
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(bundle[key])
+        fresh.replace(folder / ending)
+    return ClientContext(
+        server=bundle["server"], credentials=ChannelCredentials(server_name=bundle["server_name"], **places)
+    )
 
 
 def _read(path: Path, name: str, table: object) -> ClientContext:

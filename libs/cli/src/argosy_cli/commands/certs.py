@@ -48,7 +48,12 @@ def init(context: click.Context, *, folder: Path, installation: str, days: int) 
 @certs.command()
 @_folder_argument
 @click.option("--for-servers", "is_server", is_flag=True, help="Of servers.")
-@click.option("--host", "hosts", multiple=True, help="Name or address under which the server is dialled; repeatable.")
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    help="Name or address under which a server, or the sampler of a cluster, is dialled; repeatable.",
+)
 @click.option("--cluster", default="", help="Of the processes of this cluster.")
 @click.option("--part", type=click.Choice([str(part) for part in ClusterPart]), help="Of this process of it alone.")
 @click.option("--user", default="", help="Of this user.")
@@ -71,8 +76,8 @@ def issue(  # noqa: PLR0913 - one for each option
 
     if [is_server, bool(cluster), bool(user)].count(True) != 1 or (part and not cluster):
         raise click.UsageError("Whose? Give --for-servers, or --cluster (and --part), or --user.", context)
-    if bool(hosts) != is_server:
-        raise click.UsageError("A server needs --host, as often as it has names; nobody else has any.", context)
+    if (is_server and not hosts) or (hosts and user):
+        raise click.UsageError("A server needs --host, as often as it has names; a user has none.", context)
     for host in hosts:
         if not is_dns_name(host) and not re.fullmatch(r"[0-9A-Fa-f.:]+", host):
             raise click.UsageError(f"{host!r} is neither a name nor an address.", context)
@@ -83,7 +88,8 @@ def issue(  # noqa: PLR0913 - one for each option
     elif cluster:
         _check_name(context, cluster)
         parts = "-".join(filter(None, ("cluster", cluster, part)))
-        text = CertificateText(name=parts, uri="/".join(filter(None, (root, "cluster", cluster, part))), days=days)
+        uri = "/".join(filter(None, (root, "cluster", cluster, part)))
+        text = CertificateText(name=parts, uri=uri, hosts=hosts, days=days)
     else:
         _check_name(context, user)
         text = CertificateText(name=f"user-{user}", uri=f"{root}/user/{user}", days=days)

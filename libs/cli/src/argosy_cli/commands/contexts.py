@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,6 +90,36 @@ def remove(context: click.Context, *, name: str) -> None:
     known.find(name)
     rest = {other: one for other, one in known.contexts.items() if other != name}
     write_contexts(replace(known, current="" if known.current == name else known.current, contexts=rest))
+    _print(context)
+
+
+@context_group.command("export")
+@click.argument("name", default="")
+@click.option("--address", default="", metavar="HOST:PORT", help="API server, if not the context's own.")
+def export(*, name: str, address: str) -> None:
+    """Print the context NAME, else the one in use, with what its files hold: for `argosy context import`.
+
+    That is a secret: whoever has it is you.
+    """
+    from argosy_client.contexts import export_context, read_contexts
+
+    found = read_contexts().find(name)
+    if found is None:
+        raise click.UsageError("no context is in use; name one.")
+    click.echo(export_context(replace(found, server=address or found.server)))
+
+
+@context_group.command("import")
+@click.argument("name")
+@output_options
+@click.pass_context
+def import_(context: click.Context, *, name: str) -> None:
+    """Read from standard input what `argosy context export` printed, keep it as NAME, and use it."""
+    from argosy_client.contexts import import_context, read_contexts, write_contexts
+
+    made = import_context(sys.stdin.read(), name)
+    known = read_contexts()
+    write_contexts(replace(known, current=name, contexts={**known.contexts, name: made}))
     _print(context)
 
 

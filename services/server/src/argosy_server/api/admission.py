@@ -175,7 +175,6 @@ def admit(
     if faults.found():  # all faults are told at once, so that one round of mending is enough
         _check_unequal(items, metadata_index, faults)
     faults.raise_any()
-    pool = _common_pool(names, queues)
     queue_ids = [queues[name].queue_id for name in names]
     job_sets: dict[tuple[int, str], int] = {}
     set_index = [job_sets.setdefault(key, len(job_sets)) for key in zip(queue_ids, sets, strict=True)]
@@ -189,7 +188,7 @@ def admit(
         metadata_index, metadata = _read_metadata(_with_pod_labels(items.metadata, places, specs), faults)
     repeats = None if job_count == len(places) else counts
     admitted = AdmittedJobs(
-        pool=pool,
+        pool=_common_pool(names, queues),
         count=job_count,
         queue_ids=_column(queue_ids, repeats),
         job_set_index=_column(set_index, repeats),
