@@ -75,10 +75,31 @@ def test_no_firm_promise_is_broken_while_no_capacity_is_lost() -> None:
     )
     limits_s = rng.choice([10, 20, 30, 60], count + large)
     plan = replace(plan, options=options_of(*((-1, int(limit_s), -1) for limit_s in limits_s)))
-    rounds = RoundSettings(clusters_to_sample_ratio=1.0, run_allowance_s=40.0, promise_after_s=1.0)
+    # By cores alone: whoever holds the node's memory, too, would have used more of it, and so the longer turns.
+    weights = {"cpu": 0.001}
+    rounds = RoundSettings(
+        clusters_to_sample_ratio=1.0, run_allowance_s=40.0, promise_after_s=1.0, resource_weights=weights
+    )
     worlds: list[World] = []
     run(plan, replace(SETTINGS, leader=MachineSettings(round=rounds)), before=worlds.append, stop_s=240.0)
     totals = worlds[0].leaders[-1].machine.state.totals
     assert totals["promises_kept"] >= 3
     assert totals["promises_firm"] >= totals["promises_kept"]
     assert totals["promises_broken_late"] == totals["promises_expected"] == 0
+
+
+def test_a_queue_of_whole_node_jobs_grows_to_its_share_beside_small_ones_and_keeps_it() -> None:
+    """A third of three nodes: it is promised what it is short of, and what its own jobs leave it is offered first."""
+    rng = np.random.default_rng(1)
+    plan = make_plan(
+        Jobs(queue=0, count=220, run_s=rng.uniform(2.0, 8.0, 220)),
+        Jobs(queue=1, count=30, run_s=5.0, class_index=1),
+        weights=(2.0, 1.0),
+        classes=(ONE_CORE, SchedulingClass(requests=(("cpu", 4000),))),
+        pool=clusters(1, NODES, 4),
+    )
+    rounds = RoundSettings(resource_weights={"cpu": 0.001}, clusters_to_sample_ratio=1.0, promise_after_s=1.0)
+    result = run(plan, replace(SETTINGS, leader=MachineSettings(round=rounds)), stop_s=75.0)
+    light, heavy = held(plan, result, np.arange(30.0, 75.0, 0.25)).mean(axis=1) / (NODES * 4)
+    assert heavy == pytest.approx(1 / 3, abs=0.03)
+    assert light + heavy >= 0.95

@@ -299,9 +299,13 @@ def choose(
     asked[:, drawn] = in_order & (np.cumsum(in_order, axis=1) <= count)
     heading = _among(classes, heads)
     if heading.any():
+        promised = _among(classes[heading], np.array([kind for _, kind in state.promises.kinds], dtype=np.int32))
         reason = state.waits.reason[classes[heading], : len(clusters)]
         hopeful = (reason == WaitReason.NONE) | (reason == WaitReason.NO_ROOM)
-        hopeful &= _has_room(state, classes[heading]) & clusters.usable()
+        # What is free is known a little later here than there; who was promised starts cannot wait for that.
+        has_room = _has_room(state, classes[heading])
+        has_room |= promised[:, None] & _is_large_enough(state, classes[heading])
+        hopeful &= has_room & clusters.usable()
         asked[heading] |= hopeful & asked.any(axis=0)
     complete = _among(classes, np.array(sorted(state.asked_complete | state.explained), dtype=np.int32))
     for more, where in (unjudged, for_promise):

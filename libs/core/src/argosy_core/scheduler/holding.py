@@ -35,11 +35,13 @@ def hold(state: PoolState, slots: Int32s, events: EventBuffer, reason: int) -> N
     state.count_queued(queued, -1)
     live.flags[slots] |= HELD
     state.count_queued(queued, 1)
-    heads = queued[np.isin(live.handle[queued], state.heads)]  # of those that are promised, their promise is taken back
+    followers = state.promises.followers
+    heads = queued[np.isin(live.handle[queued], [*state.heads.tolist(), *followers])]  # a promise is taken back later
     if heads.size:
         live.flags[heads] &= np.uint8(0xFF ^ PENDING)
         stay = ~np.isin(state.heads, live.handle[heads])
         state.heads, state.head_kinds = state.heads[stay], state.head_kinds[stay]
+        state.promises.followers = [handle for handle in followers if handle not in live.handle[heads]]
     state.change_count += 1
 
 

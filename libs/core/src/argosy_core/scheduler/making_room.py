@@ -20,11 +20,12 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
+from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT, TIMED_OUT
 from argosy_core.preemption import Candidates, Excess, choose_victims
 from argosy_core.queueing import to_cores
 from argosy_core.scheduler.preempting import are_preempted, preempt
+from argosy_core.scheduler.shares import fair_weights
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["make_room"]
@@ -140,7 +141,7 @@ def _excess(state: PoolState, heads: Int32s) -> Excess:
     excess = Excess(
         queues.flow,
         usage,
-        weight=_fair_weights(state, has_work),
+        weight=fair_weights(state, has_work),
         has_work=has_work,
         # Where something waits for room that is all that can be shared: a pool may be full of one resource alone.
         capacity_cores=float(usage.sum()),
@@ -152,22 +153,3 @@ def _excess(state: PoolState, heads: Int32s) -> Excess:
         for queue, cores in zip(live.queue[slots].tolist(), to_cores(state.job_usage(slots)).tolist(), strict=True):
             excess.note(queue, sign * cores)
     return excess
-
-
-def _fair_weights(state: PoolState, has_work: Bools) -> Float64s:
-    """Return the weights of queues against each other; below others, by what these have of the whole."""
-    queues, rows = state.queues, np.flatnonzero(has_work)
-    tree = queues.branches.tree(
-        rows, queue_id=queues.queue_id, weight=queues.weight, flow=queues.flow, usage=queues.usage
-    )
-    if tree is None:
-        return queues.weight
-    sums = np.zeros(tree.weight.size + 1)  # the last for those with none above
-    np.add.at(sums, tree.parent, tree.weight)
-    ratio = np.ones(tree.weight.size + 1)
-    for entity in np.argsort(tree.depth, kind="stable").tolist():
-        above = int(tree.parent[entity])
-        ratio[entity] = ratio[above] * tree.weight[entity] / sums[above] if sums[above] else 0.0
-    weights = np.zeros(queues.weight.size)
-    weights[rows] = ratio[: rows.size]
-    return weights

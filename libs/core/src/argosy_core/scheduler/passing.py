@@ -8,7 +8,9 @@ Source: design section 5, "Round" 5; section 7, invariant 13; decision 0017.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 
@@ -41,18 +43,15 @@ class Passing:
         Complexity: O(live jobs) in NumPy per promise among the candidates, O(jobs) in NumPy.
         """
         width = pool.room.width
-        places = [
-            (_tighten(state, promise, pool, entry=entry, now_s=now_s), entry)
-            for promise in tuple(state.promises.standing.values())
-            for entry in _entries(state, pool, promise).tolist()
-        ]
-        self.entries = [entry for _, entry in places]
+        found = list(_promised_places(state, pool, now_s))
+        promises = [place.tighten(state, now_s) for place in found]
+        self.entries = [place.entry for place in found]
         """Entries of the candidates that are promised."""
-        self.clusters = {promise.cluster for promise, _ in places}
+        self.clusters = {promise.cluster for promise in promises}
         """Clusters of these."""
-        reserved = [_reserve(state, promise, pool, entry=entry, now_s=now_s) for promise, entry in places]
+        reserved = [place.reserve(promise) for place, promise in zip(found, promises, strict=True)]
         self._reserved = Reservations(reserved, width)
-        is_over = _are_over(state, jobs.slots, [promise for promise, _ in places], now_s)
+        is_over = _are_over(state, jobs.slots, promises, now_s)
         kinds, first, which = np.unique(
             np.column_stack([jobs.classes, is_over]), axis=0, return_index=True, return_inverse=True
         )
@@ -89,46 +88,54 @@ class Passing:
                 self._barred.clear()
 
 
-def _entries(state: PoolState, pool: CandidatePool, promise: PromisedStart) -> Int64s:
-    """Return the entry of a promised node, if it is among the candidates."""
-    rows = np.flatnonzero(state.clusters.nodes[promise.cluster].by_sampler == promise.node)
-    return np.flatnonzero((pool.cluster == promise.cluster) & np.isin(pool.node, rows))
+def _promised_places(state: PoolState, pool: CandidatePool, now_s: float) -> Iterator[_Place]:
+    """Yield the promised nodes that are among the candidates."""
+    standing = sorted(state.promises.standing.values(), key=lambda promise: promise.cluster)
+    for cluster, group in groupby(standing, key=lambda promise: promise.cluster):
+        promises = list(group)
+        nodes = np.array([promise.node for promise in promises], dtype=np.int32)
+        work = find_work(state, cluster, nodes, now_s)
+        at_cluster = np.flatnonzero(pool.cluster == cluster)
+        names = state.clusters.nodes[cluster].translate(pool.node[at_cluster])
+        for at, promise in enumerate(promises):
+            for entry in at_cluster[names == promise.node].tolist():
+                yield _Place(state, promise, pool, entry=entry, work=work.only(work.node == at))
 
 
-def _tighten(
-    state: PoolState, promise: PromisedStart, pool: CandidatePool, *, entry: int, now_s: float
-) -> PromisedStart:
-    """Return a promise with an earlier moment if what is known by now allows it, and let that one stand."""
-    free, demand, work = _look(state, promise, pool, entry=entry, now_s=now_s)
-    width = pool.room.width
-    releases = Releases(node=work.node, amount=work.amount[:, :width], end_s=work.ends_s(promise.kind))
-    found = find_earliest(free[None], releases, demand, now_s=now_s)
-    if found is None or not now_s < found.moment_s < promise.moment_s:
-        return promise
-    earlier = state.promises.standing[promise.handle] = replace(promise, moment_s=found.moment_s)
-    return earlier
+class _Place:
+    """A promised node among the candidates of a round."""
 
+    def __init__(
+        self, state: PoolState, promise: PromisedStart, pool: CandidatePool, *, entry: int, work: WorkEnds
+    ) -> None:
+        """Look at what is free there, what its job needs, and what comes free."""
+        width = pool.room.width
+        self.entry = entry
+        self._promise = promise
+        self._free = np.array(pool.room.free[entry * width : (entry + 1) * width], dtype=np.int64)
+        slot = state.live.slots(np.array([promise.handle], dtype=np.int64))
+        self._demand = state.requested_vectors(slot)[0, :width]
+        self._releases = Releases(
+            node=np.zeros(work.node.size, dtype=np.int32),
+            amount=work.amount[:, :width],
+            end_s=work.ends_s(promise.kind),
+        )
 
-def _reserve(
-    state: PoolState, promise: PromisedStart, pool: CandidatePool, *, entry: int, now_s: float
-) -> tuple[Promise, int, Int64s]:
-    """Return a promise with its entry and what is spare there from the promised moment on."""
-    free, demand, work = _look(state, promise, pool, entry=entry, now_s=now_s)
-    coming = work.amount[work.ends_s(promise.kind) <= promise.moment_s].sum(axis=0)[: pool.room.width]
-    nodes = np.array([promise.node], dtype=np.int32)
-    told = Promise(job=promise.handle, kind=promise.kind, moment_s=promise.moment_s, nodes=nodes, demand=demand)
-    return told, entry, free + coming - demand
+    def tighten(self, state: PoolState, now_s: float) -> PromisedStart:
+        """Return the promise with an earlier moment if what is known by now allows it, and let that one stand."""
+        found = find_earliest(self._free[None], self._releases, self._demand, now_s=now_s)
+        if found is None or not now_s < found.moment_s < self._promise.moment_s:
+            return self._promise
+        earlier = state.promises.standing[self._promise.handle] = replace(self._promise, moment_s=found.moment_s)
+        return earlier
 
-
-def _look(
-    state: PoolState, promise: PromisedStart, pool: CandidatePool, *, entry: int, now_s: float
-) -> tuple[Int64s, Int64s, WorkEnds]:
-    """Return what is free on a promised node, what its job needs, and what runs there."""
-    width = pool.room.width
-    work = find_work(state, promise.cluster, np.array([promise.node], dtype=np.int32), now_s)
-    demand = state.requested_vectors(state.live.slots(np.array([promise.handle], dtype=np.int64)))[0, :width]
-    free = np.array(pool.room.free[entry * width : (entry + 1) * width], dtype=np.int64)
-    return free, demand, work
+    def reserve(self, promise: PromisedStart) -> tuple[Promise, int, Int64s]:
+        """Return the promise with its entry and what is spare there from the promised moment on."""
+        nodes = np.array([promise.node], dtype=np.int32)
+        told = Promise(
+            job=promise.handle, kind=promise.kind, moment_s=promise.moment_s, nodes=nodes, demand=self._demand
+        )
+        return told, self.entry, self._free + self._releases.free_at(0, promise.moment_s) - self._demand
 
 
 def _are_over(state: PoolState, slots: Int32s, promises: list[PromisedStart], now_s: float) -> Bools:

@@ -15,9 +15,11 @@ from argosy_core.placement import KIND_BITS, WaitReason
 from argosy_core.queueing import Filled, FillingLimits, FillingQueues, QueueTree, fill, flow_keys, most_usage, next_turn
 from argosy_core.scheduler.asking import find_placeable, reasons_at
 from argosy_core.scheduler.limits import heads_within
+from argosy_core.scheduler.shares import room_below_share
 from argosy_core.scheduler.state import PoolState
+from argosy_core.scheduler.turns import promised_slots, turn_size, turn_usage
 
-__all__ = ["choose_jobs", "elect_heads", "queues_of"]
+__all__ = ["choose_jobs", "elect_heads", "look_again", "next_in_queue", "queues_of", "queues_with_work", "waiting_of"]
 
 _SLACK: Final = 1.25
 """Jobs are asked for beyond what is free by so much, for what has come free by the time that they are committed."""
@@ -64,9 +66,9 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
     )
     limits.room[classes] = room
     limits.room[head_class] = heads.size
-    rows = _rows_with_work(state, wanted=True)
-    usages = np.append(state.classes.usage[classes], state.job_usage(heads))
-    indices = rows.tolist()
+    rows = queues_with_work(state, wanted=True)
+    usages = np.append(state.classes.usage[classes], turn_size(state, heads))
+    indices, usage = rows.tolist(), turn_usage(state)
 
     def look(position: int, count: int) -> tuple[Int32s, bool]:
         slots, all_of_them = heads_within(state, indices[position], count, wanted, view=_ROUND_VIEW)
@@ -79,12 +81,12 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
             queue_id=queues.queue_id[rows],
             weight=queues.weight[rows],
             flow=queues.flow[rows],
-            usage=state.counted_usage()[rows],
+            usage=usage[rows],
             least_usage=int(usages.min()),
             heads=look,
-            job_usage=state.job_usage,
+            job_usage=lambda slots: turn_size(state, slots),
             job_class=state.job_class,
-            tree=_tree(state, rows, state.counted_usage()),
+            tree=_tree(state, rows, usage),
         ),
         limits,
     )
@@ -109,7 +111,7 @@ def _expected_count(state: PoolState, classes: Int32s, usage_limit: int) -> int:
     return int(min(count, waiting.sum()))
 
 
-def _rows_with_work(state: PoolState, *, wanted: bool) -> Int64s:
+def queues_with_work(state: PoolState, *, wanted: bool = False) -> Int64s:
     """Return the indices of queues that are not cordoned and have queued jobs that are not on hold.
 
     Args:
@@ -134,7 +136,7 @@ def _tree(state: PoolState, rows: Int64s, usage: Int64s) -> QueueTree | None:
 def queues_of(state: PoolState, rows: Int64s, usage: Int64s | None = None) -> FillingQueues:
     """Return queues as they are now, for `queueing.walk`; with other usages if they are given."""
     queues = state.queues
-    usage = state.counted_usage() if usage is None else usage
+    usage = turn_usage(state) if usage is None else usage
     return FillingQueues(
         queue_id=queues.queue_id[rows],
         weight=queues.weight[rows],
@@ -142,10 +144,24 @@ def queues_of(state: PoolState, rows: Int64s, usage: Int64s | None = None) -> Fi
         usage=usage[rows],
         least_usage=0,
         heads=lambda _position, _count: (np.zeros(0, dtype=np.int32), True),
-        job_usage=state.job_usage,
+        job_usage=lambda slots: turn_size(state, slots),
         job_class=state.job_class,
         tree=_tree(state, rows, usage),
     )
+
+
+def next_in_queue(state: PoolState, row: int, count: int, wanted: Bools | None) -> Int32s:
+    """Return the next jobs of a queue, of some classes or of all, as far as its limits let them be tried."""
+    return heads_within(state, row, count, wanted, view=_HEAD_VIEW)[0]
+
+
+def waiting_of(state: PoolState, row: int, class_index: int, count: int) -> list[int]:
+    """Return the next jobs of a class in a queue that are neither heads nor promised anything, `count` at least."""
+    live, head_class = state.live, state.classes.ids.end
+    wanted = np.zeros(head_class + 1, dtype=np.bool_)
+    wanted[[class_index, head_class]] = True
+    slots = next_in_queue(state, row, count + state.pending_slots().size, wanted)
+    return [int(slot) for slot in slots[(live.flags[slots] & PENDING) == 0].tolist()]
 
 
 def elect_heads(state: PoolState) -> None:
@@ -162,9 +178,7 @@ def elect_heads(state: PoolState) -> None:
     live.flags[before] &= np.uint8(0xFF ^ PENDING)
     chosen: list[int] = []
     limit = state.settings.waiting_heads
-    promised = state.live.slots(np.array(list(state.promises.standing), dtype=np.int64))
-    promised = promised[promised >= 0]
-    promised = promised[state.stage_is_queued(promised)]
+    promised = promised_slots(state)
     heads_at = np.zeros((len(state.clusters), KIND_BITS.size), dtype=np.int64)
     head_kinds = [np.zeros((0, len(state.clusters)), dtype=np.int64)]
     end = state.classes.ids.end
@@ -173,7 +187,7 @@ def elect_heads(state: PoolState) -> None:
         kinds = np.zeros((end, len(state.clusters)), dtype=np.int64)
         has_no_room = reasons_at(state, waiting) == WaitReason.NO_ROOM
         kinds[waiting] = np.where(has_no_room, state.waits.node_kinds[waiting, : len(state.clusters)], 0)
-        usage = state.counted_usage().copy()
+        usage = turn_usage(state).copy()
         while True:
             full = (heads_at >= limit) @ KIND_BITS
             wanted = np.asarray(kinds.any(axis=1) & ~(kinds & full).any(axis=1))
@@ -187,25 +201,46 @@ def elect_heads(state: PoolState) -> None:
     slots = np.array(chosen, dtype=np.int32)
     live.flags[slots] |= PENDING
     live.flags[promised] |= PENDING
+    followers = _followers(state)
+    live.flags[followers] |= PENDING
+    state.promises.followers = live.handle[followers].tolist()
     state.heads, state.head_kinds = live.handle[slots], np.concatenate(head_kinds)
     if state.room.has_lifetimes and slots.size:
         state.room.due_s = 0.0  # the next round looks whether runs are to be stopped for them
     known = {*before.tolist(), *promised.tolist()}
-    for slot in (slot for slot in chosen if slot not in known):
-        state.queues.orders[int(live.queue[slot])].look_again(_ROUND_VIEW)
-        state.queues.idle_at[live.queue[slot]] = -1
+    for slot in (slot for slot in (*chosen, *followers) if slot not in known):
+        look_again(state, int(live.queue[slot]))
+
+
+def look_again(state: PoolState, row: int) -> None:
+    """Have the next round look at all jobs of a queue: one of them is to be tried in every round from now on."""
+    state.queues.orders[row].look_again(_ROUND_VIEW)
+    state.queues.idle_at[row] = -1
+
+
+def _followers(state: PoolState) -> list[int]:
+    """Return the next job of each kind that was promised starts of late, of queues at or below their shares.
+
+    It is tried in every round, too, so that what a job of its kind leaves is offered to both it and others at once, and
+    order decides: if others could be asked for alone, they would take a node piece by piece whoever's turn it is.
+    """
+    if not state.promises.kinds:
+        return []
+    room = room_below_share(state)
+    kinds = [kind for kind in state.promises.kinds if room[kind[0]] >= 0 and not state.queues.cordoned[kind[0]]]
+    return [slot for row, class_index in kinds for slot in waiting_of(state, row, class_index, 1)[:1]]
 
 
 def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) -> int:
     """Return the slot of the next job in fairness order of wanted classes, but those chosen; -1 if there is none."""
     queues, live = state.queues, state.live
-    rows = _rows_with_work(state, wanted=False)
+    rows = queues_with_work(state)
     if queues.branches:
         return _first_below(state, wanted, usage, chosen)
     least = int(state.classes.usage[np.flatnonzero(wanted)].min())
     weight, zero = queues.weight[rows], queues.weight[rows] <= 0
     earliest = flow_keys(queues.flow[rows], usage[rows] + least, weight)
-    share = flow_keys(queues.flow[rows], state.counted_usage()[rows], weight)
+    share = flow_keys(queues.flow[rows], turn_usage(state)[rows], weight)
     order = np.lexsort((queues.queue_id[rows], share, earliest, zero))
     best: tuple[tuple[bool, float, float, int], int] | None = None
     for position in order.tolist():
@@ -214,7 +249,7 @@ def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) ->
         if best is not None and best[0] <= (bool(zero[position]), float(earliest[position]), *rank):
             break
         taken = [slot for slot in chosen if live.queue[slot] == row]
-        slots, _ = heads_within(state, row, 1 + len(taken), wanted, view=_HEAD_VIEW)
+        slots = next_in_queue(state, row, 1 + len(taken), wanted)
         left = slots[~np.isin(slots, taken)] if taken else slots
         if left.size:
             after = usage[row : row + 1] + state.job_usage(left[:1])
@@ -227,11 +262,11 @@ def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) ->
 
 def _first_below(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) -> int:
     """As `_first`, where queues stand below others: a turn depends on whole branches, so all queues are looked at."""
-    live, rows = state.live, _rows_with_work(state, wanted=False)
+    live, rows = state.live, queues_with_work(state)
     heads: list[int] = []
     for row in rows.tolist():
         taken = [slot for slot in chosen if live.queue[slot] == row]
-        slots, _ = heads_within(state, row, 1 + len(taken), wanted, view=_HEAD_VIEW)
+        slots = next_in_queue(state, row, 1 + len(taken), wanted)
         left = slots[~np.isin(slots, taken)]
         heads.append(int(left[0]) if left.size else -1)
     slots = np.array(heads, dtype=np.int32)

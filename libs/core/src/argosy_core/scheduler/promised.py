@@ -17,6 +17,8 @@ __all__ = ["BrokenBy", "PromisedStart", "PromisedStarts"]
 
 _MOST_REMEMBERED: Final = 256
 """Jobs of which is remembered since when they are heads, and whose promise was broken last."""
+_MOST_KINDS: Final = 64
+"""Kinds of jobs of which is remembered that they were promised starts."""
 
 
 class BrokenBy(StrEnum):
@@ -56,6 +58,12 @@ class PromisedStarts:
     """Promises were given or ended since the last round was finished: the next leader has to know."""
     broken: dict[int, BrokenBy] = field(default_factory=dict)
     """Handle -> why its last promise was broken, of the last ones."""
+    kinds: dict[tuple[int, int], None] = field(default_factory=dict)
+    """Queue and class indices of what was promised starts of late: such jobs get no room by themselves."""
+    followers: list[int] = field(default_factory=list)
+    """Handles of jobs of these kinds that are tried in every round beside the waiting heads."""
+    left: dict[int, float] = field(default_factory=dict)
+    """Handle -> until when it counts as ended, of jobs of these kinds whose nodes are seen to be free of them."""
     _head_since_s: dict[int, float] = field(default_factory=dict)
     _asked: dict[int, tuple[float, int]] = field(default_factory=dict)
 
@@ -66,6 +74,14 @@ class PromisedStarts:
         _forget_oldest(self._head_since_s)
         _forget_oldest(self._asked)
         _forget_oldest(self.broken)
+
+    def note_given(self, promise: PromisedStart, queue: int, class_index: int) -> None:
+        """Have a promise stand that is given to a job of a queue and class."""
+        self.standing[promise.handle] = promise
+        self.is_changed = True
+        self.kinds.pop((queue, class_index), None)
+        self.kinds[queue, class_index] = None
+        _forget_oldest(self.kinds, _MOST_KINDS)
 
     def is_due(self, handle: int, now_s: float, *, after_s: float, again_s: float, told_count: int) -> bool:
         """Return whether to ask where a head could start.
@@ -96,6 +112,6 @@ class PromisedStarts:
         self._asked.update(dict.fromkeys(handles, (now_s, told_count)))
 
 
-def _forget_oldest(remembered: dict[int, Any]) -> None:
-    while len(remembered) > _MOST_REMEMBERED:
+def _forget_oldest(remembered: dict[Any, Any], count: int = _MOST_REMEMBERED) -> None:
+    while len(remembered) > count:
         del remembered[next(iter(remembered))]

@@ -7,7 +7,8 @@ nothing else ran there and what is free on each; when the pool's own runs give b
 smaller, or the moment has passed. Then it is told as broken, and given anew.
 
 Of a hundred nodes five are promised at once (`promised_nodes_ratio`), of a pool of any size one at least and 32 at
-most, each to one job: emptying a node costs what stands idle meanwhile.
+most, each to one job: emptying a node costs what stands idle meanwhile. Queues below their shares are promised what
+they are short of (`growing`).
 
 Source: design section 5, "Round" 5; section 7, invariant 13; decision 0017.
 """
@@ -21,12 +22,16 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Int32s, Int64s
+from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
 from argosy_core.backfill import PromiseKind, Releases, find_earliest
-from argosy_core.job.live import HELD, PENDING
+from argosy_core.job.live import BACKING_OFF, HELD, PENDING
 from argosy_core.placement import SampleReply, WaitReason
+from argosy_core.queueing import to_cores
+from argosy_core.scheduler.growing import find_growth
 from argosy_core.scheduler.messages import PromiseColumns
+from argosy_core.scheduler.prioritise import look_again, waiting_of
 from argosy_core.scheduler.promised import BrokenBy, PromisedStart
+from argosy_core.scheduler.shares import room_below_share
 from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.work_ends import WorkEnds, expected_run_time_s, find_work
 
@@ -42,6 +47,7 @@ __all__ = [
 
 _MOST_LOOKED_AT: Final = 64
 """Runs of a class that are looked at, the oldest ones."""
+_NEVER_FREE: Final = np.iinfo(np.int64).min // 2
 MOST_PROMISES: Final = 32
 """Promises that stand at once, at most."""
 
@@ -66,9 +72,11 @@ def _quota(state: PoolState) -> int:
 
 
 def find_due(state: PoolState, now_s: float) -> Int32s:
-    """Return the slots of the waiting heads for which it is to be asked now where they could start."""
+    """Return the jobs for which it is to be asked now where they could start.
+
+    These are waiting heads, and behind those of queues below their shares the jobs that it takes to reach these.
+    """
     table, settings = state.promises, state.settings
-    room = _quota(state) - len(table.standing)
     told_count = _told_count(state)
     due = [
         handle
@@ -78,16 +86,23 @@ def find_due(state: PoolState, now_s: float) -> Int32s:
             handle,
             now_s,
             after_s=settings.promise_after_s,
-            again_s=settings.wait_expiry_s,
+            again_s=settings.promise_after_s,
             told_count=told_count,
         )
     ]
-    slots = state.live.slots(np.array(due[: max(room, 0)], dtype=np.int64))
+    slots = state.live.slots(np.array(due, dtype=np.int64))
     slots = slots[slots >= 0]
     slots = slots[state.stage_is_queued(slots) & ~state.queues.cordoned[state.live.queue[slots]]]
-    soon = np.array([_has_room_soon(state, slot, now_s) for slot in slots.tolist()], dtype=np.bool_)
-    table.note_asked(state.live.handle[slots[soon]].tolist(), now_s, told_count)
-    return slots[~soon]
+    if not slots.size or settings.promised_nodes_ratio == 0:
+        return slots[:0]
+    room = room_below_share(state)
+    is_below = room[state.live.queue[slots]] >= to_cores(state.job_usage(slots))
+    growing, others = slots[is_below], slots[~is_below]
+    soon = np.array([_has_room_soon(state, slot, now_s) for slot in others.tolist()], dtype=np.bool_)
+    table.note_asked(state.live.handle[others[soon]].tolist(), now_s, told_count)
+    others = others[~soon][: max(_quota(state) - len(table.standing), 0)]
+    left = max(MOST_PROMISES - len(table.standing) - growing.size - others.size, 0)
+    return np.concatenate([growing, others, find_growth(state, growing, room, left)])
 
 
 def _single_heads(state: PoolState) -> list[int]:
@@ -141,6 +156,7 @@ def review_promises(state: PoolState, now_s: float) -> None:
         elif not state.stage_is_queued(one)[0]:
             state.totals["promises_kept"] += 1
             del table.standing[promise.handle]
+            _hand_on(state, promise, slot)
         elif not _has_node(state, promise, state.requested_vectors(one)[0]):
             _break(state, promise, BrokenBy.CAPACITY)
         elif promise.moment_s < now_s:
@@ -155,6 +171,29 @@ def review_promises(state: PoolState, now_s: float) -> None:
         state.change_count += 1
     ends = [math.nextafter(promise.moment_s, math.inf) for promise in table.standing.values()]
     table.due_s = min([math.inf, *ends])
+
+
+def _hand_on(state: PoolState, promise: PromisedStart, slot: int) -> None:
+    """Give the node of a job that has started elsewhere to the next one like it, if its queue is short of that, too.
+
+    Otherwise a queue that grows would lose a node that is nearly empty whenever one of its own jobs ends.
+    """
+    live, row, class_index = state.live, int(state.live.queue[slot]), int(state.live.class_index[slot])
+    is_elsewhere = live.cluster[slot] != promise.cluster or live.node[slot] != promise.node
+    if not is_elsewhere or promise.moment_s <= state.flow_time_s:
+        return
+    size = to_cores(state.job_usage(np.array([slot], dtype=np.int32)))[0]
+    if room_below_share(state)[row] >= size and (following := waiting_of(state, row, class_index, 1)):
+        _give(state, replace(promise, handle=int(live.handle[following[0]])), following[0])
+
+
+def _give(state: PoolState, promise: PromisedStart, slot: int) -> None:
+    """Have a promise stand; its job is tried in every round from now on."""
+    row = int(state.live.queue[slot])
+    state.promises.note_given(promise, row, int(state.live.class_index[slot]))
+    state.live.flags[slot] |= PENDING
+    state.totals[f"promises_{promise.kind.name.lower()}"] += 1
+    look_again(state, row)
 
 
 def _break(state: PoolState, promise: PromisedStart, reason: BrokenBy) -> None:
@@ -252,57 +291,97 @@ def give_promises(state: PoolState, slots: Int32s, told: Sequence[CouldHold], *,
 
     Complexity: O(slots x jobs) in NumPy.
     """
-    slots = slots[np.isin(slots, state.pending_slots())]
-    for slot in slots.tolist():
-        if len(state.promises.standing) >= _quota(state):
+    places: dict[int, _Places] = {}
+    room = room_below_share(state) if slots.size else np.zeros(0)
+    for slot in slots[_still_wait(state, slots)].tolist():
+        if len(state.promises.standing) >= MOST_PROMISES:
             return
-        promise = _find_promise(state, slot, told, leased=leased, now_s=now_s)
+        class_index, queue = int(state.live.class_index[slot]), int(state.live.queue[slot])
+        if class_index not in places:
+            places[class_index] = _Places(state, class_index, told, leased=leased, now_s=now_s)
+        promise = places[class_index].promise(state, slot, room)
         if promise is not None:
-            state.promises.standing[promise.handle] = promise
-            state.promises.is_changed = True
-            state.totals[f"promises_{promise.kind.name.lower()}"] += 1
+            _give(state, promise, slot)
+            room[queue] -= float(to_cores(state.job_usage(np.array([slot], dtype=np.int32)))[0])
+            for others in places.values():
+                others.take(promise.cluster, promise.node)
 
 
-def _find_promise(
-    state: PoolState, slot: int, told: Sequence[CouldHold], *, leased: Int32s, now_s: float
-) -> PromisedStart | None:
-    """Return the earliest start of a job on a node that nobody else was promised: firm if it can be, else expected."""
-    taken = {(promise.cluster, promise.node) for promise in state.promises.standing.values()}
-    demand = state.requested_vectors(np.array([slot], dtype=np.int32))[0]
-    places: list[tuple[int, int]] = []
-    frees, works, begins = [np.zeros((0, demand.size), dtype=np.int64)], [], []
-    for one in told:
-        nodes, free = _could_hold(state, one, int(state.live.class_index[slot]))
-        open_ = np.array([node >= 0 and (one.cluster, node) not in taken for node in nodes.tolist()], dtype=np.bool_)
-        nodes, free = nodes[open_], free[open_]
-        work = find_work(state, one.cluster, nodes, now_s)
-        new = np.isin(work.slots, leased)
-        np.subtract.at(free, work.node[new], work.amount[new])
-        begins.append(len(places))
-        places += [(one.cluster, node) for node in nodes.tolist()]
-        frees.append(free)
-        works.append(work)
-    all_free = np.concatenate(frees)
-    for kind in PromiseKind:
-        releases = _releases(works, begins, kind, demand.size)
-        found = find_earliest(all_free, releases, demand, now_s=now_s)
-        if found is not None:
+def _still_wait(state: PoolState, slots: Int32s) -> Bools:
+    """Return which of the jobs that it was asked for wait still, and for want of room."""
+    return np.asarray(state.stage_is_queued(slots) & (state.live.flags[slots] & (HELD | BACKING_OFF) == 0))
+
+
+class _Places:
+    """Where jobs of a class could start: nodes that nobody was promised, what is free there, and what runs."""
+
+    def __init__(
+        self, state: PoolState, class_index: int, told: Sequence[CouldHold], *, leased: Int32s, now_s: float
+    ) -> None:
+        """Join what samplers said to what is known of the pool's runs."""
+        width = len(state.classes.axis)
+        self._now_s = now_s
+        self._row_of: dict[tuple[int, int], int] = {}
+        frees, works, begins = [np.zeros((0, width), dtype=np.int64)], [], []
+        for one in told:
+            nodes, free = _could_hold(state, one, class_index)
+            nodes, free = nodes[nodes >= 0], free[nodes >= 0]
+            work = find_work(state, one.cluster, nodes, now_s)
+            new = np.isin(work.slots, leased)
+            np.subtract.at(free, work.node[new], work.amount[new])
+            begins.append(len(self._row_of))
+            self._row_of.update({(one.cluster, node): begins[-1] + at for at, node in enumerate(nodes.tolist())})
+            frees.append(free)
+            works.append(work)
+        self._places = list(self._row_of)
+        self._free = np.concatenate(frees)
+        self._owner = np.concatenate([np.zeros(0, dtype=np.int32), *(state.live.queue[work.slots] for work in works)])
+        self._releases = [_releases(works, begins, kind, width) for kind in PromiseKind]
+        for promise in state.promises.standing.values():
+            self.take(promise.cluster, promise.node)
+
+    def take(self, cluster: int, node: int) -> None:
+        """Leave a node to somebody."""
+        row = self._row_of.get((cluster, node))
+        if row is not None:
+            self._free[row] = _NEVER_FREE
+
+    def promise(self, state: PoolState, slot: int, room: Float64s) -> PromisedStart | None:
+        """Return the earliest start of a job: firm if it can be, else expected; None if it needs no promise.
+
+        It needs none where it has room as soon as a single run has ended: as a waiting head it gets that by itself, and
+        to keep others from the node until then would only disturb the order. Others are not promised that place either.
+
+        Args:
+            state: The pool.
+            slot: The job.
+            room: How far each queue is below its share, cores. What a run of such a queue gives back is for its next
+                job: who waits for that would wait for ever.
+        """
+        demand = state.requested_vectors(np.array([slot], dtype=np.int32))[0]
+        free = self._free
+        for kind, releases in zip(PromiseKind, self._releases, strict=True):
+            if room[state.live.queue[slot]] > 0:
+                free = self._free.copy()
+                alone = (free[releases.node] + releases.amount >= demand).all(axis=1) & (room[self._owner] >= 0)
+                free[releases.node[alone]] = _NEVER_FREE
+            found = find_earliest(free, releases, demand, now_s=self._now_s)
+            if found is None:
+                continue
             row = int(found.nodes[0])
-            if found.moment_s <= now_s or _has_room_by_one(
-                all_free[row], releases, demand, node=row, moment_s=found.moment_s
+            cluster, node = self._places[row]
+            if found.moment_s <= self._now_s or _has_room_by_one(
+                free[row], releases, demand, node=row, moment_s=found.moment_s
             ):
+                self.take(cluster, node)
                 return None
-            cluster, node = places[row]
             handle = int(state.live.handle[slot])
             return PromisedStart(handle=handle, kind=kind, moment_s=found.moment_s, cluster=cluster, node=node)
-    return None
+        return None
 
 
 def _has_room_by_one(free: Int64s, releases: Releases, demand: Int64s, *, node: int, moment_s: float) -> bool:
-    """Return whether a job has room on a node as soon as a single run has ended there.
-
-    As a waiting head it gets that room by itself; to keep others from the node until then would only disturb the order.
-    """
+    """Return whether a job has room on a node as soon as a single run has ended there."""
     ends = (releases.node == node) & (releases.end_s <= moment_s)
     return bool((free + releases.amount[ends] >= demand).all(axis=1).any())
 

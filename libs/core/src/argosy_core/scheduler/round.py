@@ -41,6 +41,7 @@ from argosy_core.scheduler.asking import choose, find_placeable, find_unjudged
 from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.ends import back_off_s
+from argosy_core.scheduler.freed import note_left
 from argosy_core.scheduler.making_room import make_room
 from argosy_core.scheduler.messages import ClusterRuns
 from argosy_core.scheduler.passing import Passing
@@ -247,6 +248,9 @@ class Round:
                 passing.take(kind, decider.chosen_last())
             return is_placed
 
+        if state.promises.kinds:
+            self._pool.merge(rng)
+            note_left(state, self._pool, self._now_s)
         turns = queues_of(state, self._rows)
         placed = walk(turns, jobs, place) if passing is None else walk(turns, passing.jobs, place_beside)
         self._answers.note_waits(self._pool.faults, passing.clusters if passing is not None else ())

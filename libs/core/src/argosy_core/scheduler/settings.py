@@ -68,7 +68,7 @@ class RoundSettings:
     """Longest back-off, seconds."""
     promised_nodes_ratio: float = field(default=0.05, metadata={"may_be_zero": True})
     """Share of the nodes on which waiting heads are promised starts at once, rounded up, at most 32 nodes; 0 promises
-    nothing."""
+    nothing. Queues below their shares are promised what they are short of, at most 32 nodes in a pool."""
     promise_after_s: float = 5.0
     """After how long at the earliest a waiting head for which no room was found is promised a start, seconds: small
     jobs find room by themselves, and emptying a node costs what stands idle meanwhile. Where nothing else happens,

@@ -12,14 +12,24 @@ import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.job.live import ON_HOLD
-from argosy_core.queueing import MICRO, fill_water_of
+from argosy_core.queueing import MICRO, fill_water, fill_water_of, to_cores
 from argosy_core.resources import base_units_per_unit
 from argosy_core.scheduler.state import PoolState
+from argosy_core.scheduler.turns import turn_usage
 from argosy_core.scheduler.weighing import advance_weights
 
 Floats = npt.NDArray[np.float64]
 
-__all__ = ["PoolShares", "QueueShares", "ResourceCapacity", "ResourceShares", "fair_shares", "shares"]
+__all__ = [
+    "PoolShares",
+    "QueueShares",
+    "ResourceCapacity",
+    "ResourceShares",
+    "fair_shares",
+    "fair_weights",
+    "room_below_share",
+    "shares",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,3 +267,34 @@ def _fits_somewhere(state: PoolState, vectors: Int64s) -> Bools:
     for cluster in largest:
         fits |= (vectors <= cluster).all(axis=1)
     return fits
+
+
+def room_below_share(state: PoolState) -> Floats:
+    """Return how far each queue is below its part of all that is held and promised, cores; 0 or less from there on.
+
+    Complexity: O(queues log queues) in NumPy.
+    """
+    queues, usage = state.queues, to_cores(turn_usage(state))
+    demand = to_cores(state.counted_usage() + queues.queued_usage)
+    has_work = queues.queued_count - queues.on_hold_count + queues.leased_count > 0
+    shares = fill_water(np.where(has_work, demand, 0.0), fair_weights(state, has_work), float(usage.sum()))
+    return np.asarray(shares - usage)
+
+
+def fair_weights(state: PoolState, has_work: Bools) -> Floats:
+    """Return the weights of queues against each other; below others, by what these have of the whole."""
+    queues, rows = state.queues, np.flatnonzero(has_work)
+    tree = queues.branches.tree(
+        rows, queue_id=queues.queue_id, weight=queues.weight, flow=queues.flow, usage=queues.usage
+    )
+    if tree is None:
+        return queues.weight
+    sums = np.zeros(tree.weight.size + 1)  # the last for those with none above
+    np.add.at(sums, tree.parent, tree.weight)
+    ratio = np.ones(tree.weight.size + 1)
+    for entity in np.argsort(tree.depth, kind="stable").tolist():
+        above = int(tree.parent[entity])
+        ratio[entity] = ratio[above] * tree.weight[entity] / sums[above] if sums[above] else 0.0
+    weights = np.zeros(queues.weight.size)
+    weights[rows] = ratio[: rows.size]
+    return weights

@@ -422,12 +422,19 @@ class PoolState:
 
         A sampler may give away what a run held before its executor has reported the end, and for that moment more is
         held here than there is. What is too much is ended runs, and a flow that took it in would remember it for long:
-        so usages are scaled down to what the pool has.
+        so usages are scaled down to what the pool has. Runs that are seen to have left their nodes are not counted.
         """
-        usage, clusters, names = self.queues.usage, self.clusters, self.classes.axis.names
+        usage, held = self.queues.usage, self.queues.held
+        if self.promises.left:
+            slots = self.live.slots(np.array([*self.promises.left], dtype=np.int64))
+            slots = slots[(slots >= 0) & ~self.stage_is_queued(slots)]
+            usage, held = usage.copy(), held.copy()
+            np.subtract.at(usage, self.live.queue[slots], self.job_usage(slots))
+            np.subtract.at(held, self.live.queue[slots], self.job_vectors(slots))
+        clusters, names = self.clusters, self.classes.axis.names
         if not len(clusters) or not clusters.node_count.all():
             return usage  # not every cluster has told what it has
-        total, held = clusters.total.sum(axis=0), self.queues.held.sum(axis=0)
+        total, held = clusters.total.sum(axis=0), held.sum(axis=0)
         # What weighs nothing is in no usage, so there can be too much of it.
         over = [column for column in np.flatnonzero(held > total) if self.weights.values.get(names[column])]
         if not over:
@@ -478,10 +485,10 @@ class PoolState:
         self.push_queued(slots)
 
     def pending_slots(self) -> Int32s:
-        """Return the slots of the jobs that were promised a start, then of the waiting heads, that still wait."""
+        """Return the slots of the jobs that were promised a start and their followers, then of the waiting heads."""
         handles = self.heads
-        if self.promises.standing:
-            handles = np.append(np.array(list(self.promises.standing), dtype=np.int64), handles)
+        if first := [*self.promises.standing, *self.promises.followers]:
+            handles = np.append(np.array(first, dtype=np.int64), handles)
         slots = self.live.slots(handles)
         slots = slots[slots >= 0]
         return slots[self.stage_is_queued(slots)]

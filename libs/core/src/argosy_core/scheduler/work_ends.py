@@ -87,6 +87,16 @@ class WorkEnds:
     expected_s: Float64s
     """(n,) when it is expected to have ended."""
 
+    def only(self, chosen: Bools) -> WorkEnds:
+        """Return some of the runs."""
+        return WorkEnds(
+            slots=self.slots[chosen],
+            node=self.node[chosen],
+            amount=self.amount[chosen],
+            firm_s=self.firm_s[chosen],
+            expected_s=self.expected_s[chosen],
+        )
+
     def ends_s(self, kind: PromiseKind) -> Float64s:
         """Return when each has ended, for promises of a kind."""
         return self.firm_s if kind == PromiseKind.FIRM else self.expected_s
