@@ -218,3 +218,16 @@ def test_cluster_that_is_forgotten_loses_all_members() -> None:
     world.forget("a")
     assert world.job_state(handle) == JobState.QUEUED
     assert rows_of(world, handle) == {0: RunState.LOST, 1: RunState.LOST}
+
+
+def test_what_is_left_of_a_member_that_has_ended_is_stopped_while_the_others_run() -> None:
+    """An executor that restarted finds an object that its predecessor had not deleted; no row of it will ever come."""
+    world, handle = run_of_two(BAG_LAYOUT)
+    for member, state in ((0, RUNNING), (1, RUNNING), (0, SUCCEEDED)):
+        pods = [Report(handle=handle, member=member, object_index=pod, state=int(state)) for pod in (1, 2)]
+        world.report("a", pods)
+    assert rows_of(world, handle) == {0: RunState.SUCCEEDED}
+    assert world.sent(say.SendStops) == []
+    world.report("a", [Report(handle=handle, object_index=0, state=int(RUNNING))])
+    assert world.sent(say.SendStops) == [("a", handle, 1)]
+    assert world.job_state(handle) == JobState.RUNNING

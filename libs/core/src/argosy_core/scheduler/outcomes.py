@@ -130,13 +130,18 @@ def _ended_updates(
 def _is_current(
     state: PoolState, clusters: Int64s, columns: StateColumns, *, slots: Int32s, held: Int64s | None
 ) -> Bools:
-    """Return which elements are about the current, ingested run of a live job in the cluster that reports."""
+    """Return which elements are about the current, ingested run of a live job in the cluster that reports.
+
+    Of a run of several members those are not that are about one which has ended: what is left of its objects is told to
+    be stopped, as what is left of an ended run.
+    """
     live = state.live
     current: Bools = slots >= 0
     current &= (live.attempt[slots] == columns.attempt) & (live.cluster[slots] == clusters)
     current &= ((live.flags[slots] & IN_FLIGHT) == 0) & (live.run_state[slots] > 0)
     if held is not None:
-        current &= (held >= 0) | ~live.members.has(slots)
+        is_open = ~IS_RUN_TERMINAL[live.members.state[held]] if len(live.members) else False
+        current &= ((held >= 0) & is_open) | ~live.members.has(slots)
     if columns.member is not None:
         current &= (columns.member == 0) | (False if held is None else held >= 0)
     objects = live.specs.object_counts(np.where(current, live.spec[slots], 0))
