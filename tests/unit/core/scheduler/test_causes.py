@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.classes import GangGroup, SchedulingClass
 from argosy_core.job.states import JobStage
 from argosy_core.nodes import NodeSpec, NodeTable
 from argosy_core.placement import WaitReason
@@ -78,3 +78,24 @@ def test_nothing_is_made_up_before_any_cluster_is_known() -> None:
     """No nodes are no reason to say never."""
     told = explain_by_nodes(_waiting(WaitReason.AWAY, "no cluster is heard"), _CLASS, {}, clusters={})
     assert (told.reason, told.why, told.cluster_reasons) == (WaitReason.AWAY, "no cluster is heard", ())
+
+
+def test_gang_is_told_how_many_of_its_pods_fit_and_judged_by_those_that_fewest_nodes_could_hold() -> None:
+    """No node is asked for all of its pods; what one pod lacks everywhere is missing."""
+    table = _table(NodeSpec(name="n0", total={"cpu": 4000}), NodeSpec(name="n1", total={"cpu": 1000}))
+    head = GangGroup(name="head", pod=SchedulingClass(requests=(("cpu", 1000),)), minimum=1, maximum=1)
+    work = GangGroup(name="work", pod=_CLASS, minimum=3, maximum=3)
+    miss = "a: 2 of 3 pods of work fit"
+    told = explain_by_nodes(
+        _waiting(WaitReason.MISMATCH, "never", nearest_miss=miss),
+        SchedulingClass.of_gang([head, work]),
+        {"a": table},
+        clusters={"a": ClusterStanding()},
+    )
+    assert (told.why, told.nearest_miss) == (f"no cluster can ever hold all its pods; {miss}", miss)
+    assert told.cluster_reasons[0].able_node_count == 1
+    large = GangGroup(name="work", pod=SchedulingClass(requests=(("cpu", 9000),)), minimum=1, maximum=1)
+    gang = SchedulingClass.of_gang([head, large])
+    told = explain_by_nodes(_waiting(), gang, {"a": table}, clusters={"a": ClusterStanding()})
+    assert told.reason == WaitReason.MISMATCH
+    assert told.missing

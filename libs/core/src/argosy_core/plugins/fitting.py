@@ -64,7 +64,12 @@ class ClusterFit:
 
 
 def judge(table: NodeTable, definition: SchedulingClass) -> ClusterFit:
-    """Return how nodes suit a class. Complexity: O(filters x nodes) in NumPy."""
+    """Return how nodes suit a class, a gang's by those of its pods that fewest could hold.
+
+    Complexity: O(filters x nodes) in NumPy for each sub-group.
+    """
+    if definition.gang:
+        return min((judge(table, group.pod) for group in definition.gang), key=lambda fit: fit.able_count)
     framework, classes = build_framework(DEFAULT_PROFILE), _classes(table, definition)
     one = np.zeros(1, np.int32)
     counts, nearest = count_and_compare(framework, table, classes, one)
@@ -104,6 +109,8 @@ def find_missing(tables: Mapping[str, NodeTable], definition: SchedulingClass) -
 
     Complexity: O(filters x nodes) in NumPy, Python work per distinct group of nodes.
     """
+    if definition.gang:
+        return next(filter(None, (find_missing(tables, group.pod) for group in definition.gang)), ())
     if any(_passing(table, _classes(table, definition), _LASTING).any() for table in tables.values()):
         return ()
     groups = [table.groups[at] for table in tables.values() for at in np.unique(table.group[table.live()]).tolist()]

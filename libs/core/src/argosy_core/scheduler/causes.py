@@ -63,6 +63,9 @@ def explain_by_nodes(
         why = f"{why}: {queue_cordon}"
     elif reason in _OF_NODES:
         reason, why = _cause(explanation, fits, clusters, missing)
+    if definition.gang and reason in {WaitReason.NO_ROOM, WaitReason.MISMATCH} and not missing:
+        why = "no cluster can ever hold all its pods" if reason == WaitReason.MISMATCH else why
+        why += f"; {explanation.nearest_miss}" if explanation.nearest_miss else ""
     largest = _largest(fits)
     if largest and reason == WaitReason.NO_ROOM:
         why += f"; the largest is {largest}"
@@ -76,7 +79,8 @@ def explain_by_nodes(
         filters = filter_counts(tuple(counts), tuple(texts[name] for name in counts), tuple(counts.values()))
         examined = sum(fit.node_count for fit in fits.values())
         misses = [f"{name}: {fit.nearest_miss}" for name, fit in fits.items() if fit.nearest_miss]
-        nearest = misses[0] if misses and not any(fit.fitting_count for fit in fits.values()) else ""
+        if not definition.gang:  # one lacks what its pods lack together, and that its samplers have said
+            nearest = misses[0] if misses and not any(fit.fitting_count for fit in fits.values()) else ""
     summary = explanation.summary
     summary = summary.replace(explanation.why, why, 1) if explanation.why else "; ".join(filter(None, [summary, why]))
     return replace(
