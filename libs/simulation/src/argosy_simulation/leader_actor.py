@@ -16,8 +16,10 @@ from typing import Any, ClassVar, Final
 
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
+from argosy_core.job.rows import HeldAmounts
 from argosy_core.leader import LeaderMachine, Phase
 from argosy_core.leader.events import (
+    AmountsHeld,
     Bound,
     CapacityTold,
     ChangesRead,
@@ -440,6 +442,12 @@ class LeaderActor(Process):
         session = self._sessions.get(stream)
         if session is not None:
             self.feed(CapacityTold(session=session, columns=capacity))
+
+    def take_held(self, stream: Stream, held: HeldAmounts) -> None:
+        """Take what a sampler tells that members of runs hold."""
+        session = self._sessions.get(stream)
+        if session is not None:
+            self.feed(AmountsHeld(session=session, held=held))
 
     def take_ready(self, stream: Stream) -> None:
         """Take a sampler's word that it may be asked."""

@@ -289,3 +289,7 @@ class SamplerActor(Process):
             fitting_room=room.astype(np.int32),
         )
         self._context.network.tell(stream, "take_capacity", capacity, repeatable=True)
+        # Told with every change, since the leader heeds no word on runs that it has not yet stored.
+        held = self.session.take_whole_nodes(anew=True)
+        if held is not None:
+            self._context.network.tell(stream, "take_held", held, repeatable=True)

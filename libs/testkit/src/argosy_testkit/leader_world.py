@@ -303,6 +303,12 @@ class LeaderWorld:
         )
         self.tell(hear.AmountsHeld(session=self.clusters[cluster].sampler, held=held))
 
+    def tell_whole_nodes(self, cluster: str) -> None:
+        """Have a sampler tell what members on nodes of their own hold, if there are any."""
+        held = self.clusters[cluster].sampling.take_whole_nodes(anew=True)
+        if held is not None:
+            self.tell(hear.AmountsHeld(session=self.clusters[cluster].sampler, held=held))
+
     def tell_news(self) -> None:
         """Have the samplers tell of classes that fit by now, as they do soon after capacity rose."""
         waiting = [cluster.sampler for cluster in self.clusters.values() if cluster.sampling.sampler.waiting_count]

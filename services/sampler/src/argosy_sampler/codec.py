@@ -18,7 +18,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.findings import printable
 from argosy_core.job.members import Members
-from argosy_core.job.scaling import SCALED
+from argosy_core.job.rows import HeldAmounts
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeGroup
 from argosy_core.placement import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
@@ -165,10 +165,10 @@ def commit_response(reply: CommitReply, request: CommitRequest) -> sampler_pb2.C
     )
 
 
-def held_amounts_message(members: Members, amounts: Int64s) -> sampler_pb2.HeldAmounts:
-    """Return what members of runs hold, (resource of SCALED, n) base units or -1 for what their class says."""
+def held_amounts_message(held: HeldAmounts) -> sampler_pb2.HeldAmounts:
+    """Return what members of runs hold, base units or -1 for what their class says."""
     return sampler_pb2.HeldAmounts(
-        **member_columns(members), resources=SCALED, amount_column=pack_column(amounts.T, "int64")
+        **member_columns(held.members), resources=held.names, amount_column=pack_column(held.amounts, "int64")
     )
 
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.framework import Framework
+from argosy_core.job.rows import HeldAmounts
+from argosy_core.job.scaling import SCALED
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement import CommitOutcome, NodeSampler, SamplerSession, WaitReason
 from argosy_runtime.logs import Logger
@@ -96,16 +98,22 @@ class SessionHandler:
         """Return what changed of the nodes, with the classes that fit by now; None if nothing did."""
         return self.capacity.next_message(with_nodes=with_nodes, fitting=self._session.sampler.take_fitting())
 
-    def tell_held(self) -> sampler_pb2.HeldAmounts | None:
-        """Return what pods that are resized hold by now, if that changed; now and then what all of them hold."""
+    def tell_held(self) -> list[sampler_pb2.HeldAmounts]:
+        """Return what pods hold by now that are resized or have nodes of their own, if that changed.
+
+        Now and then it is what all of them hold.
+        """
         permits, now_s = self.ledger.permits, self._monotonic()
-        if not self.ready or not len(permits.pods):
-            return None
-        if now_s >= self._held_anew_s:  # the leader heeds no word on runs that it has not yet stored
+        if not self.ready or not (len(permits.pods) or self.ledger.classes.gangs):
+            return []
+        anew = now_s >= self._held_anew_s  # the leader heeds no word on runs that it has not yet stored
+        if anew:
             permits.forget_told(self._pool)
             self._held_anew_s = now_s + _HELD_ANEW_S
         members, amounts = permits.take_held(self._pool, self.ledger.classes.requests)
-        return held_amounts_message(members, amounts) if len(members) else None
+        whole = self._session.take_whole_nodes(anew=anew)
+        held = [HeldAmounts(members=members, names=SCALED, amounts=amounts.T)] if len(members) else []
+        return [held_amounts_message(one) for one in (*held, *([whole] if whole else []))]
 
     def welcome(self, epoch: int, incarnation: int) -> None:
         """Take the epoch of the stream's leader, and the number that this process has there.

@@ -236,8 +236,7 @@ class SessionClient:
                     continue  # rises are urgent from now on
             begun_s, rise = time.monotonic(), self._handler.ledger.nodes.last_rise
             word = pace.next_word(begun_s, rise=rise, is_awaited=self._handler.has_waiting)
-            held = self._handler.tell_held()
-            if held is not None:
+            for held in self._handler.tell_held():
                 await outbox.put(sampler_pb2.SessionRequest(held_amounts=held))
             if word is Word.NOTHING:
                 continue

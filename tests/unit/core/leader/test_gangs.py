@@ -238,3 +238,30 @@ def test_gang_goes_to_one_cluster_which_has_room_for_all_of_it() -> None:
     world.add_cluster("c", 3)
     world.round()
     assert {node[0] for node in nodes_of(world, handle)} == {"c"}
+
+
+def test_gang_on_whole_nodes_is_charged_for_all_of_them() -> None:
+    """Evenly over its members on each, whoever leads; what it leaves unused is free for nobody."""
+
+    def cores(world: LeaderWorld) -> tuple[int, int]:
+        cpu = world.state.classes.axis.index("cpu")
+        return int(world.state.queues.held[:, cpu].sum()) // 1000, held(world)[1]
+
+    world = world_of(pods(1000, 3, whole_nodes=True), pods(3000, 1, whole_nodes=True), nodes=3)
+    (handle,) = world.submit(1, class_id=2)
+    world.round()
+    assert Counter(Counter(nodes_of(world, handle)).values()) == {3: 1, 1: 1}
+    world.tell_whole_nodes("a")
+    world.send_capacity("a")
+    assert cores(world) == (8, 4)
+    world.round()
+    world.take_over()
+    assert cores(world)[0] == 8
+    tell(world, handle, *((member, RUNNING) for member in range(4)))
+    tell(world, handle, (0, SUCCEEDED))
+    world.tell_whole_nodes("a")
+    assert cores(world)[0] == 8
+    tell(world, handle, *((member, SUCCEEDED) for member in range(1, 4)))
+    world.tell_whole_nodes("a")
+    world.send_capacity("a")
+    assert cores(world) == (0, 12)

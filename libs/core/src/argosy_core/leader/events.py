@@ -337,7 +337,7 @@ class CapacityTold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmountsHeld:
-    """A sampler told what pods hold by now that are not as their class says: those that were resized in place."""
+    """A sampler told what pods hold by now that are not as their class says: resized in place, or on whole nodes."""
 
     session: Session
     """Its session."""

@@ -174,6 +174,33 @@ class NodeLedger:
         occupied[table.node[(table.hold > 0) & (table.handle >= 0)]] = True
         return occupied
 
+    def whole_nodes(self, pool: int = 0) -> tuple[Members, Int64s]:
+        """Return the members of a pool's runs that have their nodes for themselves, and what each holds by that.
+
+        The members of a run on one node hold even parts of all that it has, the first one what is left over; of
+        `pods` each holds its own.
+
+        Returns:
+            n members; (n, resource) base units in axis order.
+
+        Complexity: O(placements) in NumPy; nothing while no class asks for whole nodes.
+        """
+        table = self._placements
+        slots = table.live() if self.classes.whole.any() else np.zeros(0, np.int32)
+        slots = slots[(table.pool[slots] == pool) & (table.class_slot[slots] >= 0) & (table.handle[slots] >= 0)]
+        slots = slots[self.classes.whole[table.class_slot[slots]] & (table.scaled[slots] == 0)]
+        slots = slots[np.lexsort((table.ordinal[slots], table.node[slots]))]
+        rows, first, which, count = np.unique(
+            table.node[slots], return_index=True, return_inverse=True, return_counts=True
+        )
+        has = np.maximum(self.nodes.allocatable[:, rows].T, 0)
+        amounts = (has // count[:, None])[which]
+        amounts[first] += has - amounts[first] * count[:, None]
+        requests = self.classes.requests[table.class_slot[slots]]
+        pods = self.axis.index(PODS)
+        amounts[:, pods] = requests[:, pods]
+        return table.keys(slots), np.maximum(amounts, requests)
+
     def unseen(self, members: Members) -> tuple[Members, Int32s, Int32s]:
         """Return keys, class slots and nodes of those runs' placements of which no pod was observed."""
         table = self._placements

@@ -252,11 +252,12 @@ class NodeTable:
         return inside & (self._named_at[np.where(inside, rows, 0)] > generation)
 
     def totals(self) -> NodeTotals:
-        """Return the sums over usable nodes."""
+        """Return the sums over usable nodes; what is free of one that takes no more pods is no use to anybody."""
         usable = self.usable()
+        open_ = usable & (self.free[self.axis.index(PODS)] > 0)
         return NodeTotals(
             allocatable=self.allocatable.sum(axis=1, where=usable),
-            free=np.maximum(self.free, 0).sum(axis=1, where=usable),
+            free=np.maximum(self.free, 0).sum(axis=1, where=open_),
             node_count=int(np.count_nonzero(self.flags & _REMOVED == 0)),
             usable_count=int(np.count_nonzero(usable)),
         )

@@ -20,6 +20,7 @@ from argosy_core.errors import NotAllowedNow, StateConflict
 from argosy_core.framework import PlacementBatch, Point
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members
+from argosy_core.job.rows import HeldAmounts
 from argosy_core.ledger import NodeLedger
 from argosy_core.ledger.records import ListOutcome
 from argosy_core.placement.messages import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
@@ -50,6 +51,7 @@ class SamplerSession:
         self._framework = sampler.framework
         self._rng = rng
         self._pool = pool
+        self._told_whole = b""
         self._parts: list[Placements] = []
         self._sampled_at = 0
         """Generation of the node table that the last answer was about: a round commits to what it was answered."""
@@ -57,6 +59,7 @@ class SamplerSession:
     def begin(self) -> None:
         """Begin a new stream: a list must come before anything is answered."""
         self.ready = False
+        self._told_whole = b""
         self._parts.clear()
         self.sampler.start_over()
 
@@ -190,6 +193,22 @@ class SamplerSession:
     def _commit_gangs(self, request: CommitRequest, slots: Int32s) -> tuple[Int32s, Int8s]:
         avoided = np.split(request.candidate, request.offset[1:-1])
         return self.sampler.gangs.commit(request.members, slots, avoided, self._pool)
+
+    def take_whole_nodes(self, *, anew: bool = False) -> HeldAmounts | None:
+        """Return what members on nodes of their own hold, if that changed since it was told last.
+
+        Args:
+            anew: Whether to tell it in any case, if there is something to tell.
+        """
+        members, amounts = self.ledger.whole_nodes(self._pool)
+        told = b"".join((members.handle.tobytes(), members.ordinal.tobytes(), amounts.tobytes()))
+        is_news = told != self._told_whole
+        self._told_whole = told
+        if not len(members) or not (is_news or anew):
+            return None
+        used = np.flatnonzero(amounts.any(axis=0))
+        names = tuple(self.ledger.axis.names[column] for column in used.tolist())
+        return HeldAmounts(members=members, names=names, amounts=amounts[:, used])
 
     def release(self, epoch: int, members: Members) -> None:
         """Let the leader go of placements.
