@@ -334,3 +334,36 @@ def test_a_clock_that_goes_back_gives_nothing_away(world: World) -> None:
     world.service.tick(5.0)
     world.service.tick(9.9)
     assert world.ledger.permits.now_s == 100.0
+
+
+def test_room_that_is_short_is_shared_by_the_weights_that_leaders_tell(world: World) -> None:
+    """Three queues of weights 1:2:4 want all of a node: each has its weighted share, within a unit."""
+    pods = (3, 4, 5)
+    count, total = len(pods), 1500
+    world.ledger.put_nodes([NodeSpec(name="n", total={"cpu": total, "memory": 1000})])
+    world.see()
+    bounds = [Scaling(least=(100, 10), most=(1500, 100), queue=queue) for queue in ("one", "two", "four")]
+    world.ledger.observe(
+        PodEvents(
+            members=Members.of([0] * count, [0] * count), uids=uids(*pods).view(np.uint8).reshape(-1, 16),
+            nodes=np.zeros(count, np.int32), ended=np.zeros(count, np.bool_),
+            requests=np.tile(np.array([100, 10, 1], np.int64), (count, 1)), scalings=dict(enumerate(bounds)),
+        )
+    )  # fmt: skip
+    world.ledger.permits.set_weights({"one": 1.0, "two": 2.0, "four": 9.0}, pool=0)
+    world.ledger.permits.set_weights({"four": 4.0})
+    sessions = [world.begin(name) for name in "abc"]
+    for session, pod in zip(sessions, pods, strict=True):
+        world.tell(session, pod)
+    messages = []
+    for session, pod in zip(sessions, pods, strict=True):
+        world.sequences[session] += 1
+        request = PermitRequest(
+            uids=uids(pod), wanted=np.array([[1500], [10]]), bundle=np.zeros(1, np.bool_), numbers=np.full(1, 99)
+        )
+        messages.append((session, world.sequences[session], request))
+    world.service.take(messages, world.now_s)
+    grown = world.ledger.permits.pods.permit[0, world.ledger.permits.pods.rows(uids(*pods))] - 100
+    assert grown.sum() == total - 300
+    weights = np.array([1, 2, 4])
+    assert np.abs(grown - weights * (total - 300) / weights.sum()).max() <= 100

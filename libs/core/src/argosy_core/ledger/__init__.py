@@ -1,8 +1,10 @@
 """The node ledger of a cluster: placements, unmanaged pods, permits to grow, and what they leave free."""
 
 from argosy_core.ledger.ledger import NodeLedger
-from argosy_core.ledger.permits import NodeBooks, PermitBook, PermitSettings, RefusalReason
+from argosy_core.ledger.permit_records import NodeBooks, PermitSettings, RefusalReason
+from argosy_core.ledger.permits import PermitBook
 from argosy_core.ledger.placements import Hold
+from argosy_core.ledger.pressure import PressureBook
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
 from argosy_core.ledger.run_pods import RunPods
 
@@ -16,6 +18,7 @@ __all__ = [
     "PermitBook",
     "PermitSettings",
     "PodEvents",
+    "PressureBook",
     "RefusalReason",
     "RunPods",
 ]

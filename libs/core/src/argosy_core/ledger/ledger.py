@@ -28,8 +28,11 @@ from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.framework import ClassTable
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members, MemberSet
-from argosy_core.ledger.permits import PermitBook, PermitSettings
+from argosy_core.job.scaling import SCALED
+from argosy_core.ledger.permit_records import PermitSettings
+from argosy_core.ledger.permits import PermitBook
 from argosy_core.ledger.placements import Hold, PlacementTable, unmanaged_keys
+from argosy_core.ledger.pressure import PressureBook
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
 from argosy_core.nodes import NodeSpec, NodeTable, PortClaims
 from argosy_core.resources import DEFAULT_AXIS, PODS, ResourceAxis
@@ -73,6 +76,9 @@ class NodeLedger:
         self._placements = PlacementTable(len(axis))
         self.permits = PermitBook(self._placements, self.nodes, permits or PermitSettings())
         """How much pods that are resized may have, out of the same room."""
+        self.pressure = PressureBook(self.permits, self._placements, self.nodes, classes=self.classes)
+        """Which pods are to be moved because their nodes are too full."""
+        self._specs: dict[str, NodeSpec] = {}
         self._ended = tuple(MemberSet() for _ in range(pool_count))
         """By pool: members whose pod ended while its leader holds them."""
         self._unlisted_pools = set(range(pool_count))
@@ -92,13 +98,35 @@ class NodeLedger:
 
     def put_nodes(self, nodes: Sequence[NodeSpec]) -> Int32s:
         """Add nodes or replace what is known of them, and return their rows."""
-        rows = self.nodes.put(nodes)
+        self._specs.update((node.name, node) for node in nodes)
+        rows = self.nodes.put([self._with_system(node) for node in nodes])
         self._sync_axis()
         return rows
 
     def remove_nodes(self, names: Iterable[str]) -> Int32s:
         """Take nodes out and return their rows; placements on them stay until they end by fact."""
-        return self.nodes.remove(names)
+        gone = list(names)
+        for name in gone:
+            self._specs.pop(name, None)
+        return self.nodes.remove(gone)
+
+    def configure(self, settings: PermitSettings) -> None:
+        """Give permits otherwise from now on.
+
+        No booking changes: more that is kept for the system may leave less than nothing free, and a request is checked
+        against the unit that its agent was told last.
+        """
+        before, self.permits.settings = self.permits.settings, settings
+        changed = before.node_system.items() ^ settings.node_system.items()
+        self.put_nodes([self._specs[name] for name in {name for name, _ in changed} & self._specs.keys()])
+        self.permits.advance(self.permits.now_s)
+
+    def _with_system(self, node: NodeSpec) -> NodeSpec:
+        """Return a node with what is configured to be kept for its system."""
+        kept = self.permits.settings.node_system.get(node.name)
+        if kept is None:
+            return node
+        return replace(node, system={**node.system, **dict(zip(SCALED, kept, strict=True))})
 
     def set_cordons(self, names: Iterable[str]) -> None:
         """Say which nodes an administrator cordoned; replaces what was said before."""
@@ -346,6 +374,7 @@ class NodeLedger:
         free = nodes.allocatable.copy()
         for column, amount in zip(free, table.amounts[:, slots], strict=True):
             np.subtract.at(column, table.node[slots], amount)
+        free[[self.axis.index(name) for name in SCALED]] -= self.permits.withheld()
         wrong = np.argwhere(free != nodes.free)
         if len(wrong):
             resource, node = wrong[0].tolist()

@@ -21,110 +21,43 @@ Transitions, r the booking, b the buffer, p what is deferred, q what is asked fo
 | its agent is cut off | as it was | r - observed | 0 |
 | no lease can last any more | observed | 0 | 0 |
 | the agent says goodbye | as it was until the margin is over, then observed | r - observed | 0 |
-| named to be moved | as it was; q other than the permit is refused | 0 | as it was |
+| named to be moved | as it was; q other than the permit is refused | 0 | as it was; both are accounted for |
+| a move fails | as it was | 0 | as it was, and not accounted for |
 | bounds changed, nobody holds it | most of old and new maximum | r - observed | 0 |
 | bounds changed, held | as it was | 0 | at most up to the new maximum |
 | not scaled any more | as it was until no lease can last, then observed | r - observed | 0 |
 | the pod is gone | 0 | 0 | 0 |
 
-A change of watermark, system or unit changes no booking; a request is checked against the unit last told.
+A change of watermark, system or unit changes no booking, so reserved may be above total - system then; a request is
+checked against the unit last told. Above the watermark no pod is placed where pods are scaled (see `pressure`).
 
 Source: seed 001 "Deep dive into resource management"; design sections 5 "Resize", 7 invariant 8.
 """
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
+from argosy_core.arrays import Bools, Float64s, Int8s, Int32s, Int64s
 from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.job.members import Members
 from argosy_core.job.scaling import SCALED, Scaling
+from argosy_core.ledger.permit_records import NodeBooks, PermitSettings, RefusalReason
 from argosy_core.ledger.placements import PlacementTable
 from argosy_core.ledger.records import PodEvents
 from argosy_core.ledger.scaled_pods import ScaledPodTable
 from argosy_core.ledger.sharing import Demand, share_room
 from argosy_core.nodes import NodeFlag, NodeTable
 
-__all__ = ["NodeBooks", "PermitBook", "PermitSettings", "RefusalReason"]
+__all__ = ["PermitBook"]
 
 
 _BURST_S: Final = 10.0
 """How many seconds' worth of asking for more a pod may do at once."""
-
-
-class RefusalReason(IntEnum):
-    """Why nothing changes for a pod; values of argosy.autoscale.v1.RefusalReason, 0 where nothing is refused."""
-
-    NONE = 0
-    """It is not refused."""
-    UNKNOWN_POD = 1
-    """No such pod was seen, or it is not scaled."""
-    NOT_SCALED = 2
-    """Scaling was switched off for it."""
-    HELD_BY_ANOTHER = 3
-    """Another agent holds it, or its lease may still last."""
-    NOT_IN_INVENTORY = 4
-    """The session does not hold it."""
-    BELOW_MINIMUM = 5
-    """An amount is below the minimum."""
-    ABOVE_MAXIMUM = 6
-    """An amount is above the maximum."""
-    NOT_IN_UNITS = 7
-    """An amount is neither whole units, nor a bound, nor what the pod has."""
-    MOVING = 8
-    """It is being moved and keeps its size."""
-    TOO_OFTEN = 9
-    """The agent asks too often."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PermitSettings:
-    """How permits are given."""
-
-    lease_s: float = 6.0
-    """How long an agent that is not heard may still give what it was permitted, seconds."""
-    margin_s: float = 4.0
-    """How long after that a change that it began may still come to be seen, seconds."""
-    unit: tuple[int, ...] = (250, 1 << 30)
-    """Compute unit: by resource of SCALED, base units."""
-    node_units: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Other compute units by name of a node."""
-    rises_per_s: float = 10.0
-    """How often one pod may ask for more, for ever; ten seconds' worth at once."""
-
-    def __post_init__(self) -> None:
-        """Refuse times and units that nothing can be measured by.
-
-        Raises:
-            InvalidRequest: A time is not positive, or a unit has not some of each resource.
-        """
-        if not all(0 < value < float("inf") for value in (self.lease_s, self.margin_s, self.rises_per_s)):
-            raise InvalidRequest("lease_s, margin_s and rises_per_s must be above 0")
-        for unit in (self.unit, *self.node_units.values()):
-            if len(unit) != len(SCALED) or min(unit) < 1:
-                raise InvalidRequest(f"a compute unit has some of {' and of '.join(SCALED)}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeBooks:
-    """The books of all nodes, (resource of SCALED, node), base units."""
-
-    total: Int64s
-    """All that a node has."""
-    system: Int64s
-    """What of it is kept for the system."""
-    reserved: Int64s
-    """What is taken."""
-    buffer: Int64s
-    """What of that is booked only because of what is not known."""
-    pressure: Int64s
-    """What pods were denied for want of room."""
 
 
 class PermitBook:
@@ -152,10 +85,12 @@ class PermitBook:
         self._placements = placements
         self._nodes = nodes
         self._columns = np.array([nodes.axis.index(name) for name in SCALED])
+        self._told_weights: dict[int, dict[str, float]] = {}
         self._queues: dict[str, int] = {}
         self._settled_at = 0
         self._stopped: list[tuple[int, int]] = []
         self._moved: list[tuple[Int32s, bool]] = []
+        self._withheld = np.zeros((len(SCALED), 0), np.int64)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -180,6 +115,7 @@ class PermitBook:
         # Until the leader was told that it is as it is, which it is from now on, a pod is kept.
         is_told = ((pods.told[:, rows] == -1) | (pods.told[:, rows] == pods.observed[:, rows])).all(axis=0)
         self._switch_off(rows[pods.is_off[rows] & is_told])
+        self._withhold()
 
     # --- facts, from the ledger ---------------------------------------------------------------------------------------
 
@@ -388,6 +324,7 @@ class PermitBook:
     def move(self, rows: Int32s, *, is_moving: bool) -> None:
         """Name pods that are to be moved, or give their moves up."""
         self.pods.is_moving[rows] = is_moving
+        self.pods.moving_s[rows] = self.now_s
         self._moved.append((rows, is_moving))
 
     def take_moved(self) -> list[tuple[Int32s, bool]]:
@@ -405,15 +342,21 @@ class PermitBook:
         pods.is_draining[rows] = cordoned
         return [(rows[cordoned == drains], drains) for drains in (True, False) if (cordoned == drains).any()]
 
-    def set_weights(self, weights: Mapping[str, float]) -> None:
-        """Say what queues weigh; one that is left out weighs 1.
+    def set_weights(self, weights: Mapping[str, float], *, pool: int = -1) -> None:
+        """Say what queues weigh; one that is left out weighs 1. Configuration counts before a leader's word.
+
+        Args:
+            weights: By name of the queue; replaces what the same said before.
+            pool: Number of the pool whose leader says so, -1 for the configuration.
 
         Raises:
             InvalidRequest: A weight is not above 0.
         """
         if not all(0 < weight < float("inf") for weight in weights.values()):
             raise InvalidRequest("weights of queues must be above 0")
-        self.weights = {self._queue(name): weight for name, weight in weights.items()}
+        self._told_weights[pool] = dict(weights)
+        said = ChainMap(*(told for _, told in sorted(self._told_weights.items())))
+        self.weights = {self._queue(name): weight for name, weight in said.items()}
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -422,12 +365,15 @@ class PermitBook:
         nodes, pods, rows = self._nodes, self.pods, self.pods.live()
         at = self._placements.node[pods.slot[rows]]
         allocatable, system = nodes.allocatable[self._columns], nodes.system[self._columns]
+        moving = rows[pods.is_moving[rows]]
         return NodeBooks(
             total=allocatable + system,
             system=system.copy(),
-            reserved=allocatable - nodes.free[self._columns],
+            reserved=allocatable - self._room(),
             buffer=_sums(pods.buffer(rows), at, len(nodes)),
             pressure=_sums(pods.deferred(rows), at, len(nodes)),
+            watermark=(allocatable * self._watermarks()).astype(np.int64),
+            accounted=_sums(pods.booked(moving) + pods.deferred(moving), at[pods.is_moving[rows]], len(nodes)),
         )
 
     def check_invariants(self) -> None:
@@ -504,6 +450,48 @@ class PermitBook:
         pods.asked_s[rows] = self.now_s
         return np.asarray(too_often)
 
+    def withheld(self) -> Int64s:
+        """Return (resource, node) what placements may not have, though permits may: what is above the watermark."""
+        missing = len(self._nodes) - self._withheld.shape[1]
+        if missing > 0:
+            self._withheld = np.pad(self._withheld, ((0, 0), (0, missing)))
+        return self._withheld
+
+    def _room(self) -> Int64s:
+        """Return (resource, node) what permits may have of what is left."""
+        room: Int64s = self._nodes.free[self._columns] + self.withheld()
+        return room
+
+    def _watermarks(self) -> Float64s:
+        """Return the watermark of each node, a part of 1."""
+        ratios = np.full(len(self._nodes), self.settings.watermark_ratio)
+        for name, ratio in self.settings.node_watermarks.items():
+            row = int(self._nodes.index_of([name])[0])
+            if row >= 0:
+                ratios[row] = ratio
+        return ratios
+
+    def _withhold(self) -> None:
+        """Keep what is above the watermark from placements, on nodes where pods are scaled."""
+        before, nodes = self.withheld(), self._nodes
+        if self.settings.watermark_ratio >= 1 and not self.settings.node_watermarks and not before.any():
+            return
+        has_scaled = np.zeros(len(nodes), np.bool_)
+        has_scaled[self._placements.node[self.pods.slot[self.pods.live()]]] = True
+        allocatable = nodes.allocatable[self._columns]
+        wanted = np.where(has_scaled, allocatable - (allocatable * self._watermarks()).astype(np.int64), 0)
+        self._withheld = wanted
+        self._move_amounts(np.arange(len(nodes), dtype=np.int32), wanted - before)
+
+    def _move_amounts(self, at: Int32s, change: Int64s) -> None:
+        """Take (resource of SCALED, n) amounts of nodes, or give back what is below 0."""
+        amounts = np.zeros((len(self._nodes.axis), len(at)), np.int64)
+        for move, part in ((self._nodes.take, np.maximum(change, 0)), (self._nodes.give, np.maximum(-change, 0))):
+            moved = part.any(axis=0)
+            if moved.any():
+                amounts[self._columns] = part
+                move(at[moved], amounts[:, moved])
+
     def _units(self, rows: Int32s) -> Int64s:
         """Return (resource, n) the compute unit at each pod's node."""
         units = np.repeat(np.array(self.settings.unit, np.int64)[:, np.newaxis], len(rows), axis=1)
@@ -528,12 +516,7 @@ class PermitBook:
         if not change.any():
             return
         placements.amounts[where] = booked
-        amounts = np.zeros((len(self._nodes.axis), len(rows)), np.int64)
-        for move, part in ((self._nodes.take, np.maximum(change, 0)), (self._nodes.give, np.maximum(-change, 0))):
-            moved = part.any(axis=0)
-            if moved.any():
-                amounts[self._columns] = part
-                move(placements.node[slots[moved]], amounts[:, moved])
+        self._move_amounts(placements.node[slots], change)
 
     def _give(self, rows: Int32s, at: Int32s) -> None:
         """Raise the permits of pods that want more, on nodes whose demand is all among them."""
@@ -541,8 +524,8 @@ class PermitBook:
         missing = np.maximum(pods.wanted[:, rows] - pods.booked(rows), 0)
         # Nothing is given where less than nothing is free, not even what a pod has already: what is seen may be of
         # yesterday, and a permit would make it last.
-        is_enough = (_sums(missing, at, len(self._nodes)) <= self._nodes.free[self._columns]).all(axis=0)
-        fits = is_enough[at]
+        is_enough = np.asarray(_sums(missing, at, len(self._nodes)) <= self._room()).all(axis=0)
+        fits: Bools = np.asarray(is_enough)[at]
         pods.permit[:, rows[fits]] = np.maximum(pods.permit[:, rows[fits]], pods.wanted[:, rows[fits]])
         self._rebook(rows[fits])
         for node in np.unique(at[~fits]).tolist():
@@ -569,7 +552,7 @@ class PermitBook:
             for at, row in enumerate(rows.tolist())
         ]
         total = self._nodes.allocatable[self._columns, node].tolist()
-        free = self._nodes.free[self._columns, node]
+        free = self._room()[:, node]
         room = np.maximum(free, 0).tolist()
         given = share_room(room, demands, total=total, growth=grown, weights=self.weights)
         permits = np.minimum(np.array(given, np.int64).T, pods.wanted[:, rows])

@@ -68,6 +68,10 @@ class ScaledPodTable:
         """(row,): its run may be ended to make room for others."""
         self.is_moving = np.zeros(narrow, np.bool_)
         """(row,): it was named to be moved."""
+        self.moving_s = np.zeros(narrow, np.float64)
+        """(row,): when that was said last, or taken back."""
+        self.is_move_told = np.zeros(narrow, np.bool_)
+        """(row,): its leader was told so."""
         self.is_draining = np.zeros(narrow, np.bool_)
         """(row,): its agent was told that the node is to be emptied."""
         self.asked = np.zeros(narrow, np.float64)
@@ -141,6 +145,7 @@ class ScaledPodTable:
         return [
             *wide, self.floor_until_s, self.is_bundle, self.session, self.process, self.number, self.queue,
             self.is_movable, self.is_moving, self.is_draining, self.is_off, self.since_s, self.asked, self.asked_s,
+            self.moving_s, self.is_move_told,
         ]  # fmt: skip
 
     def _grow(self) -> None:

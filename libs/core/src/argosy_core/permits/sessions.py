@@ -83,6 +83,7 @@ class PermitService:
     ) -> None:
         """Start without sessions."""
         self._book = ledger.permits
+        self._pressure = ledger.pressure
         self._cluster = cluster, cluster_uid
         self._max_pod_count = max_pod_count
         self._max_session_count = max_session_count
@@ -173,6 +174,7 @@ class PermitService:
         self._book.advance(now_s)
         self._tell(self._book.settle(np.zeros(0, np.int32)), outcome)
         self._direct(outcome)
+        self._pressure.name_moves()
         for rows, directive in (
             *((rows, Directive.DRAIN if drains else Directive.RESUME) for rows, drains in self._book.take_drained()),
             *((rows, Directive.MIGRATE if moves else Directive.RESUME) for rows, moves in self._book.take_moved()),

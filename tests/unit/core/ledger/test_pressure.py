@@ -1,0 +1,188 @@
+"""Pressure: which pods are named to be moved, how much is accounted for, and what placements are kept from."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.members import Members
+from argosy_core.job.scaling import Scaling
+from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents
+from argosy_core.nodes import NodeSpec
+
+ROOM = {"cpu": 1000, "memory": 100, "pods": 100}
+SETTINGS = PermitSettings(unit=(100, 10), watermark_ratio=0.7, move_timeout_s=60.0, move_rest_s=600.0)
+
+
+class World:
+    """Nodes a and b of 1000 millicores and 100 bytes; pods that are called by their job's handle, all on a."""
+
+    def __init__(self, settings: PermitSettings = SETTINGS) -> None:
+        """No pod is there."""
+        self.ledger = NodeLedger(permits=settings)
+        self.ledger.put_nodes([NodeSpec(name=name, total=ROOM) for name in ("a", "b")])
+        self.ledger.define_class(1, SchedulingClass(requests=(("cpu", 200), ("memory", 20))))
+        self.book = self.ledger.permits
+        self.book.has_listed = True
+        self.held: dict[int, tuple[int, int]] = {}
+
+    def run(
+        self, handle: int, size: tuple[int, int] = (200, 20), *, is_movable: bool = True, at_s: float = 0.0
+    ) -> None:
+        """A pod runs that an agent holds at its size."""
+        self.book.advance(at_s)
+        self.held[handle] = size
+        self.ledger.take_list(
+            Members.of([*self.held], [1] * len(self.held)), np.ones(len(self.held), np.int32),
+            np.zeros(len(self.held), np.int32),
+        )  # fmt: skip
+        scaling = Scaling(least=(100, 10), most=(900, 90), is_movable=is_movable)
+        uids = np.full((1, 16), handle, np.uint8)
+        self.ledger.observe(
+            PodEvents(
+                members=Members.of([handle], [1]), uids=uids, nodes=np.zeros(1, np.int32), ended=np.zeros(1, np.bool_),
+                requests=np.array([[*size, 1]]), scalings={0: scaling},
+            )
+        )  # fmt: skip
+        one = np.ones(1, np.int64)
+        self.book.join(
+            self.row(handle), np.array([size]).T, one > 0, numbers=one * handle, session=1, process=1
+        )  # fmt: skip
+
+    def row(self, handle: int) -> np.ndarray:
+        """Row of a pod."""
+        return self.book.pods.rows(np.full((1, 16), handle, np.uint8).view(np.int64))
+
+    def ask(self, handle: int, wanted: tuple[int, int], number: int = 1000) -> None:
+        """Ask for a pod."""
+        one = np.ones(1, np.int64)
+        self.book.request(self.row(handle), np.array([wanted]).T, one == 0, numbers=one * number, session=one)
+        self.book.settle(self.row(handle))
+        self.ledger.check_invariants()
+
+    def name(self, now_s: float = 0.0) -> list[int]:
+        """Let time pass; return whose pods are named now."""
+        self.book.advance(now_s)
+        rows = self.ledger.pressure.name_moves()
+        self.ledger.check_invariants()
+        named: list[int] = self.book.pods.uid[rows, 0].astype(np.uint8).tolist()
+        return named
+
+
+def test_nobody_is_named_unless_a_watermark_says_so() -> None:
+    """To move a pod is to end its run: the default is not to."""
+    world = World(PermitSettings(unit=(100, 10)))
+    world.run(1, (500, 50))
+    world.run(2, (500, 50))
+    world.ask(1, (900, 90))
+    assert world.name() == []
+
+
+def test_what_lost_least_work_is_named_up_to_the_pressure() -> None:
+    """900 of 1000 are taken, 700 are the watermark: one pod of 200 is enough, the younger one."""
+    world = World()
+    world.run(1, (300, 30))
+    world.run(2, (200, 20), at_s=50.0)
+    world.run(3, (200, 20), at_s=90.0)
+    world.run(4, (200, 20), is_movable=False, at_s=99.0)
+    assert world.name(100.0) == [3]
+    books = world.book.node_books()
+    assert (books.accounted[:, 0].tolist(), books.watermark[:, 0].tolist()) == ([200, 20], [700, 70])
+    assert world.name(101.0) == []
+
+
+def test_what_was_denied_is_pressure_and_goes_with_the_pod() -> None:
+    """A pod is denied 200 below the watermark's end: another one has to go, though nothing is above the watermark."""
+    world = World(dataclasses.replace(SETTINGS, watermark_ratio=0.99))
+    world.run(1, (500, 50), is_movable=False)
+    world.run(2, (400, 40))
+    world.ask(1, (900, 50))
+    assert world.book.node_books().pressure[:, 0].tolist() == [300, 0]
+    assert world.name() == [2]
+
+
+def test_a_pod_that_fits_nowhere_else_is_not_named() -> None:
+    """Ended, it would wait, and nothing were won but its room."""
+    world = World()
+    world.ledger.put_nodes([NodeSpec(name="b", total={**ROOM, "cpu": 100})])
+    world.run(1, (900, 90))
+    assert world.name() == []
+
+
+def test_a_move_that_fails_is_not_accounted_for_and_its_job_rests() -> None:
+    """After a minute the pod is still there: another one is named, and the first not again before it has rested."""
+    world = World()
+    world.run(1, (450, 45))
+    world.run(2, (450, 45))
+    assert world.name(1.0) == [1]
+    assert world.name(60.0) == []
+    assert world.name(61.5) == [2]
+    assert world.name(122.0) == []
+    assert world.name(601.5) == [1]
+
+
+def test_leaders_are_told_of_moves_once_and_again_on_a_new_stream() -> None:
+    """The members of their pools alone."""
+    world = World()
+    world.run(7, (900, 90))
+    world.name()
+    assert world.ledger.pressure.take_moves(1).handle.tolist() == []
+    assert world.ledger.pressure.take_moves(0).handle.tolist() == [7]
+    assert world.ledger.pressure.take_moves(0).handle.tolist() == []
+    world.ledger.pressure.forget_told(0)
+    assert world.ledger.pressure.take_moves(0).handle.tolist() == [7]
+
+
+def test_placements_stop_at_the_watermark_where_pods_are_scaled_and_permits_do_not() -> None:
+    """What is above it is for those who are there already; a node without scaled pods is whole."""
+    world = World()
+    world.run(1, (200, 20), is_movable=False)
+    world.book.advance(1.0)
+    assert world.ledger.nodes.free[:2].T.tolist() == [[500, 50], [1000, 100]]
+    world.ask(1, (900, 90))
+    assert world.book.pods.permit[:, world.row(1)[0]].tolist() == [900, 90]
+    assert world.book.node_books().reserved[:, 0].tolist() == [900, 90]
+
+
+@pytest.mark.parametrize("node_watermarks", [{}, {"a": 1.0}])
+def test_a_watermark_of_one_node_counts_there(node_watermarks: dict[str, float]) -> None:
+    """An override names a node."""
+    world = World(dataclasses.replace(SETTINGS, node_watermarks=node_watermarks))
+    world.run(1, (900, 90))
+    assert world.name() == ([] if node_watermarks else [1])
+
+
+def test_configuration_that_changes_moves_no_booking() -> None:
+    """More for the system than is left leaves less than nothing; a request is checked against the unit last told."""
+    world = World(PermitSettings(unit=(100, 10)))
+    world.run(1, (800, 80))
+    world.ledger.configure(PermitSettings(unit=(150, 15), node_system={"a": (400, 10)}, watermark_ratio=0.5))
+    world.ledger.check_invariants()
+    books = world.book.node_books()
+    assert (books.reserved[:, 0].tolist(), books.system[:, 0].tolist()) == ([800, 80], [400, 10])
+    assert books.total[:, 0].tolist() == [1000, 100]
+    world.ask(1, (700, 70))
+    assert world.book.pods.permit[:, world.row(1)[0]].tolist() == [700, 70]
+    world.ask(1, (600, 60), number=1001)
+    assert world.book.pods.unit[:, world.row(1)[0]].tolist() == [150, 15]
+    world.ledger.configure(PermitSettings(unit=(100, 10)))
+    assert world.ledger.nodes.free[:2, 0].tolist() == [200, 20]
+    assert world.book.node_books().system.any() == np.False_
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"watermark_ratio": 0.0}, {"watermark_ratio": 1.5}, {"node_watermarks": {"a": float("nan")}},
+        {"node_system": {"a": (1,)}}, {"node_system": {"a": (-1, 0)}}, {"move_rest_s": 0.0},
+    ],
+)  # fmt: skip
+def test_settings_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
+    """Before anything is done by them."""
+    with pytest.raises(InvalidRequest):
+        PermitSettings(**wrong)
