@@ -8,6 +8,7 @@ import time
 import numpy as np
 from tests.unit.sampler.conftest import FakeLeader, int32, int64
 
+from argosy.sampler.v1 import sampler_pb2
 from argosy_core.job.members import Members
 from argosy_core.job.scaling import Scaling
 from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents
@@ -58,4 +59,13 @@ async def test_permits_are_told_as_what_members_hold(leader: FakeLeader) -> None
             assert (list(held.resources), held.amount_column) == (["cpu", "memory"], int64([3000, -1]))
             session.ended.set()
             session = await leader.ready_session({(7, 1): "n"})
+        await session.next_answer("held_amounts")
+        weight = np.array([3.0, 1.0]).tobytes()
+        await session.send(queue_weights=sampler_pb2.QueueWeights(queues=["", "other"], weight_column=weight))
+        ledger.permits.move(rows, is_moving=True)
+        moves = await session.next_answer("moves")
+        assert (moves.handle_column, moves.attempt_column) == (int64([7]), int32([1]))
+        await session.send(cordons=sampler_pb2.Cordons(nodes=["n"]))
+        await session.wait_free(n=5000)
+        assert ledger.permits.weights == {0: 3.0, 1: 1.0}
         running.cancel()

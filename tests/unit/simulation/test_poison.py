@@ -23,6 +23,7 @@ from argosy_core.leader.events import (
     Heard,
     Loaded,
     MarkerPublished,
+    MovesNamed,
     PluginAnswered,
     Published,
     RecordsRead,
@@ -154,7 +155,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> Poisoned:
 
 SESSION_EVENTS = {Bound, CapacityTold, SampleAnswered, CommitAnswered, SamplerReady, SessionLost, StatesReported}
 ANSWERS = {MarkerPublished, Stored, RecordsRead, Published, Loaded, ChangesRead, Tick}
-NOT_IN_THIS_WORLD = {AmountsHeld, EndsRead, Heard, Explained, RowsLost, PluginAnswered, RunsSeen}
+NOT_IN_THIS_WORLD = {AmountsHeld, EndsRead, Heard, Explained, MovesNamed, RowsLost, PluginAnswered, RunsSeen}
 
 
 def test_every_kind_of_event_is_poisoned_here() -> None:

@@ -31,10 +31,12 @@ __all__ = [
     "class_definitions",
     "commit_response",
     "held_amounts_message",
+    "moves_message",
     "read_commit",
     "read_placements",
     "read_release",
     "read_sample",
+    "read_weights",
     "sample_response",
 ]
 
@@ -170,6 +172,23 @@ def held_amounts_message(held: HeldAmounts) -> sampler_pb2.HeldAmounts:
     return sampler_pb2.HeldAmounts(
         **member_columns(held.members), resources=held.names, amount_column=pack_column(held.amounts, "int64")
     )
+
+
+def moves_message(members: Members) -> sampler_pb2.Moves:
+    """Return members of runs whose pods are to be moved."""
+    return sampler_pb2.Moves(**member_columns(members))
+
+
+def read_weights(message: sampler_pb2.QueueWeights) -> dict[str, float]:
+    """Return what queues weigh.
+
+    Raises:
+        InvalidRequest: Columns do not fit each other.
+    """
+    weights = read_columns(message, {"weight_column": "float64"}, where="queue_weights")["weight_column"].tolist()
+    if len(weights) != len(message.queues):
+        raise InvalidRequest("queue_weights has not one weight for each queue")
+    return dict(zip(message.queues, weights, strict=True))
 
 
 def read_release(message: sampler_pb2.Release) -> Members:

@@ -40,8 +40,15 @@ class PermitConfig:
     """Other compute units by name of a node."""
     rises_per_s: float = 10.0
     """How often an agent may ask for more for one pod, for ever; ten seconds' worth at once."""
+    watermark: float = 1.0
+    """Part of a node with scaled pods up to which others are placed there, and above which pods of it that are marked
+    movable are preempted; 1 moves nothing."""
+    node_watermarks: Mapping[str, float] = field(default_factory=dict)
+    """Other watermarks by name of a node."""
+    node_system: Mapping[str, str] = field(default_factory=dict)
+    """What is kept for the system of single nodes beyond what is not allocatable, as `cpu=1,memory=2Gi`."""
     queue_weights: Mapping[str, float] = field(default_factory=dict)
-    """By queue: what room that is short on a node is shared by; 1 for those left out."""
+    """By queue: what room that is short on a node is shared by, instead of the weight that its leader tells."""
 
     def __post_init__(self) -> None:
         """Refuse units, times and weights that nothing can be measured by.
@@ -61,6 +68,11 @@ class PermitConfig:
                 name: read_amounts(f"permits.node_units.{name}", unit) for name, unit in self.node_units.items()
             },
             rises_per_s=self.rises_per_s,
+            watermark_ratio=self.watermark,
+            node_watermarks=self.node_watermarks,
+            node_system={
+                name: read_amounts(f"permits.node_system.{name}", kept) for name, kept in self.node_system.items()
+            },
         )
         ledger = NodeLedger(pool_count=pool_count, permits=settings, topology=topology)
         ledger.permits.set_weights(self.queue_weights)

@@ -24,10 +24,12 @@ from argosy_sampler.codec import (
     class_definitions,
     commit_response,
     held_amounts_message,
+    moves_message,
     read_commit,
     read_placements,
     read_release,
     read_sample,
+    read_weights,
     sample_response,
 )
 
@@ -109,11 +111,19 @@ class SessionHandler:
         anew = now_s >= self._held_anew_s  # the leader heeds no word on runs that it has not yet stored
         if anew:
             permits.forget_told(self._pool)
+            self.ledger.pressure.forget_told(self._pool)
             self._held_anew_s = now_s + _HELD_ANEW_S
         members, amounts = permits.take_held(self._pool, self.ledger.classes.requests)
         whole = self._session.take_whole_nodes(anew=anew)
         held = [HeldAmounts(members=members, names=SCALED, amounts=amounts.T)] if len(members) else []
         return [held_amounts_message(one) for one in (*held, *([whole] if whole else []))]
+
+    def tell_moves(self) -> sampler_pb2.Moves | None:
+        """Return what pods are to be moved of which the leader was not told; None if there are none."""
+        if not self.ready or not len(self.ledger.permits.pods):
+            return None
+        members = self.ledger.pressure.take_moves(self._pool)
+        return moves_message(members) if len(members) else None
 
     def welcome(self, epoch: int, incarnation: int) -> None:
         """Take the epoch of the stream's leader, and the number that this process has there.
@@ -151,6 +161,8 @@ class SessionHandler:
             return self._take_placements(message.placements)
         elif kind == "cordons":
             self._session.ledger.set_cordons(message.cordons.nodes)
+        elif kind == "queue_weights":
+            self.ledger.permits.set_weights(read_weights(message.queue_weights), pool=self._pool)
         return []
 
     def _take_placements(self, message: sampler_pb2.PlacementList) -> list[sampler_pb2.SessionRequest]:

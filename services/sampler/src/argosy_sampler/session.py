@@ -238,6 +238,9 @@ class SessionClient:
             word = pace.next_word(begun_s, rise=rise, is_awaited=self._handler.has_waiting)
             for held in self._handler.tell_held():
                 await outbox.put(sampler_pb2.SessionRequest(held_amounts=held))
+            moves = self._handler.tell_moves()
+            if moves is not None:
+                await outbox.put(sampler_pb2.SessionRequest(moves=moves))
             if word is Word.NOTHING:
                 continue
             message = self._handler.tell_capacity(with_nodes=word is Word.NODES)

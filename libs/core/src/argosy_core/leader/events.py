@@ -44,6 +44,7 @@ __all__ = [
     "Loaded",
     "MarkerPublished",
     "Moment",
+    "MovesNamed",
     "Origin",
     "OriginKind",
     "PluginAnswered",
@@ -346,6 +347,16 @@ class AmountsHeld:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MovesNamed:
+    """A sampler named runs that are to be moved, because their nodes are too full."""
+
+    session: Session
+    """Its session."""
+    members: Members
+    """Members of the runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SamplerReady:
     """A sampler has taken in its list of placements: it may be asked."""
 
@@ -445,6 +456,7 @@ Event: TypeAlias = (
     | RunsSeen
     | CapacityTold
     | AmountsHeld
+    | MovesNamed
     | SamplerReady
     | SampleAnswered
     | CommitAnswered

@@ -5,6 +5,7 @@ Source: design section 5.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -33,6 +34,7 @@ __all__ = [
     "SendRows",
     "SendSample",
     "SendStops",
+    "SendWeights",
     "Serve",
     "Store",
     "Warn",
@@ -117,6 +119,16 @@ class SendCordons:
     """Its session."""
     nodes: tuple[str, ...]
     """Names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendWeights:
+    """Tell a sampler what the queues of the pool weigh: all of them."""
+
+    session: Session
+    """Its session."""
+    weights: Mapping[str, float]
+    """Above 0, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +259,7 @@ Instruction: TypeAlias = (
     | Store
     | Welcome
     | SendCordons
+    | SendWeights
     | SendPlacements
     | SendSample
     | SendCommit

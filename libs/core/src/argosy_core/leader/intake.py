@@ -218,6 +218,7 @@ class Intake:
             define_classes(state, references.classes)
         if references.queues:
             set_queues(state, references.queues)
+            self._sessions.tell_weights()
         if references.job_sets:
             define_job_sets(state, references.job_sets, self._term.now.db_s)
 

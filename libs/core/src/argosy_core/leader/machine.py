@@ -37,6 +37,7 @@ from argosy_core.leader.events import (
     Loaded,
     MarkerPublished,
     Moment,
+    MovesNamed,
     Origin,
     OriginKind,
     PluginAnswered,
@@ -122,6 +123,7 @@ class LeaderMachine:
             RunsSeen: lambda event: self._sessions.stop_unknown(event.session, event.runs),
             CapacityTold: self._take_capacity,
             AmountsHeld: self._take_amounts,
+            MovesNamed: self._take_moves,
             SamplerReady: self._take_ready,
             SampleAnswered: self._take_sample,
             CommitAnswered: self._take_commits,
@@ -320,6 +322,11 @@ class LeaderMachine:
         held = self._sessions.take_amounts(event)
         if held is not None:
             self._cycle.note_held(held)
+
+    def _take_moves(self, event: MovesNamed) -> None:
+        self._sessions.note_contact(event.session)
+        if self._sessions.take_moves(event):
+            self._cycle.note_news()
 
     def _take_ready(self, event: SamplerReady) -> None:
         if self._sessions.note_ready(event.session):

@@ -14,7 +14,7 @@ import numpy as np
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.members import Members
 from argosy_core.job.rows import HeldAmounts
-from argosy_core.leader.events import AmountsHeld, Bound, CapacityTold, ClusterSettings, Role, Session
+from argosy_core.leader.events import AmountsHeld, Bound, CapacityTold, ClusterSettings, MovesNamed, Role, Session
 from argosy_core.leader.instructions import (
     ClassDefinitions,
     Close,
@@ -26,6 +26,7 @@ from argosy_core.leader.instructions import (
     SendRows,
     SendSample,
     SendStops,
+    SendWeights,
     Welcome,
 )
 from argosy_core.leader.term import Term
@@ -36,6 +37,8 @@ from argosy_core.scheduler import (
     ExecutorRows,
     class_definitions,
     placements_of,
+    preempt,
+    queue_weights,
     rows_missing,
     set_cluster,
     take_held_amounts,
@@ -43,6 +46,8 @@ from argosy_core.scheduler import (
 )
 
 __all__ = ["ClusterSessions"]
+
+_TOO_FULL = "its node is too full, and it may be moved"
 
 
 @dataclass(slots=True)
@@ -116,6 +121,7 @@ class ClusterSessions:
         if session.role is not Role.SAMPLER:
             return
         term.say(SendCordons(session=session, nodes=event.settings.cordoned_nodes))
+        term.say(SendWeights(session=session, weights=queue_weights(term.state)))
         placements = placements_of(term.state, session.cluster)
         classes = self._unseen(self._samplers[session.cluster], sorted(set(placements.class_ids.tolist())))
         term.say(SendPlacements(session=session, placements=placements, classes=classes))
@@ -215,6 +221,22 @@ class ClusterSessions:
             term.say(Close(session=event.session, reason=error.message, is_fault=True))
             return None
         return held if len(held.members) else None
+
+    def take_moves(self, event: MovesNamed) -> bool:
+        """Preempt the runs of a cluster that its sampler names; return whether any is preempted by that."""
+        state = self._term.state
+        if not self.is_live(event.session):
+            return False
+        live, members = state.live, event.members
+        slots = live.slots(members.handle)
+        there = (slots >= 0) & (live.attempt[slots] == members.attempt)
+        there &= live.cluster[slots] == state.clusters.index(event.session.cluster)
+        return preempt(state, np.unique(slots[there]), _TOO_FULL).size > 0
+
+    def tell_weights(self) -> None:
+        """Tell all samplers what queues weigh."""
+        for link in self._samplers.values():
+            self._term.say(SendWeights(session=link.session, weights=queue_weights(self._term.state)))
 
     def note_ready(self, session: Session) -> bool:
         """From now on a cluster may be asked; return whether the session is the live one."""

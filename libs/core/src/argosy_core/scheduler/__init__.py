@@ -58,6 +58,7 @@ Executors::
     take_states(state, [(cluster, StateColumns)...], now_s) -> StateEffects
     failed_states(state, Members, reason, now_s) -> StateColumns     # of runs whose rows cannot be made
     forget_cluster(state, cluster, now_s) -> StateEffects         # runs lost, jobs queued again
+    preempt(state, slots, reason) -> slots                        # runs that the next round stops
     take_held_amounts(state, HeldAmounts, now_s, cluster) -> HeldAmounts     # pods resized in place; what is news
 
 Views::
@@ -100,6 +101,7 @@ from argosy_core.scheduler.intake import (
     define_job_sets,
     missing,
     note_ended,
+    queue_weights,
     remove_queues,
     set_cluster,
     set_queues,
@@ -126,6 +128,7 @@ from argosy_core.scheduler.messages import (
 from argosy_core.scheduler.outcomes import failed_states, forget_cluster, take_states
 from argosy_core.scheduler.outlook import QueueBefore, QueueStanding, StartBand
 from argosy_core.scheduler.plan import lease_columns
+from argosy_core.scheduler.preempting import preempt
 from argosy_core.scheduler.promised import BrokenBy, PromisedStart
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
 from argosy_core.scheduler.refusals import Refusals
@@ -226,6 +229,8 @@ __all__ = [
     "next_due_s",
     "note_ended",
     "placements_of",
+    "preempt",
+    "queue_weights",
     "recover",
     "refuse_leases",
     "remove_queues",

@@ -48,6 +48,7 @@ __all__ = [
     "define_job_sets",
     "missing",
     "note_ended",
+    "queue_weights",
     "remove_queues",
     "set_cluster",
     "set_queues",
@@ -123,6 +124,13 @@ def set_queues(state: PoolState, queues: Iterable[QueueView]) -> None:
             state.queues.limits[index] = view.limits
         state.change_count += 1
     state.queues.branches.arrange(state.queues.names, state.queues.flow)
+
+
+def queue_weights(state: PoolState) -> dict[str, float]:
+    """Return what the pool's queues weigh by name, those that weigh anything."""
+    queues = state.queues
+    rows = np.flatnonzero((queues.queue_id > 0) & (queues.weight > 0)).tolist()
+    return {queues.names[row]: float(queues.weight[row]) for row in rows}
 
 
 def remove_queues(state: PoolState, queue_ids: Iterable[int]) -> None:

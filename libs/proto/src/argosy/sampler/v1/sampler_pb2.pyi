@@ -37,7 +37,7 @@ COMMIT_OUTCOME_UNKNOWN_CLASS: CommitOutcome
 COMMIT_OUTCOME_REFUSED: CommitOutcome
 
 class SessionRequest(_message.Message):
-    __slots__ = ("hello", "capacity", "ready", "sample", "commit", "heartbeat", "held_amounts")
+    __slots__ = ("hello", "capacity", "ready", "sample", "commit", "heartbeat", "held_amounts", "moves")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,7 @@ class SessionRequest(_message.Message):
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     HELD_AMOUNTS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     capacity: Capacity
     ready: Ready
@@ -52,7 +53,8 @@ class SessionRequest(_message.Message):
     commit: CommitResponse
     heartbeat: Heartbeat
     held_amounts: HeldAmounts
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., sample: _Optional[_Union[SampleResponse, _Mapping]] = ..., commit: _Optional[_Union[CommitResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., held_amounts: _Optional[_Union[HeldAmounts, _Mapping]] = ...) -> None: ...
+    moves: Moves
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., sample: _Optional[_Union[SampleResponse, _Mapping]] = ..., commit: _Optional[_Union[CommitResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., held_amounts: _Optional[_Union[HeldAmounts, _Mapping]] = ..., moves: _Optional[_Union[Moves, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("cluster", "cluster_uid", "process_id", "host", "pool")
@@ -113,6 +115,16 @@ class HeldAmounts(_message.Message):
     resources: _containers.RepeatedScalarFieldContainer[str]
     amount_column: bytes
     def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ..., resources: _Optional[_Iterable[str]] = ..., amount_column: _Optional[bytes] = ...) -> None: ...
+
+class Moves(_message.Message):
+    __slots__ = ("handle_column", "attempt_column", "member_column")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    attempt_column: bytes
+    member_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("placement_count",)
@@ -185,7 +197,7 @@ class Heartbeat(_message.Message):
     def __init__(self) -> None: ...
 
 class SessionResponse(_message.Message):
-    __slots__ = ("welcome", "redirect", "placements", "sample", "commit", "release", "cordons", "confirmed")
+    __slots__ = ("welcome", "redirect", "placements", "sample", "commit", "release", "cordons", "confirmed", "queue_weights")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     REDIRECT_FIELD_NUMBER: _ClassVar[int]
     PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +206,7 @@ class SessionResponse(_message.Message):
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     CORDONS_FIELD_NUMBER: _ClassVar[int]
     CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     redirect: Redirect
     placements: PlacementList
@@ -202,7 +215,8 @@ class SessionResponse(_message.Message):
     release: Release
     cordons: Cordons
     confirmed: Confirmed
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., redirect: _Optional[_Union[Redirect, _Mapping]] = ..., placements: _Optional[_Union[PlacementList, _Mapping]] = ..., sample: _Optional[_Union[SampleRequest, _Mapping]] = ..., commit: _Optional[_Union[CommitRequest, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cordons: _Optional[_Union[Cordons, _Mapping]] = ..., confirmed: _Optional[_Union[Confirmed, _Mapping]] = ...) -> None: ...
+    queue_weights: QueueWeights
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., redirect: _Optional[_Union[Redirect, _Mapping]] = ..., placements: _Optional[_Union[PlacementList, _Mapping]] = ..., sample: _Optional[_Union[SampleRequest, _Mapping]] = ..., commit: _Optional[_Union[CommitRequest, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cordons: _Optional[_Union[Cordons, _Mapping]] = ..., confirmed: _Optional[_Union[Confirmed, _Mapping]] = ..., queue_weights: _Optional[_Union[QueueWeights, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("epoch", "heartbeat_s", "incarnation")
@@ -315,6 +329,14 @@ class Cordons(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class QueueWeights(_message.Message):
+    __slots__ = ("queues", "weight_column")
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    queues: _containers.RepeatedScalarFieldContainer[str]
+    weight_column: bytes
+    def __init__(self, queues: _Optional[_Iterable[str]] = ..., weight_column: _Optional[bytes] = ...) -> None: ...
 
 class Confirmed(_message.Message):
     __slots__ = ()

@@ -209,6 +209,7 @@ class LeaderTerm:
             say.Store: self._writer.put,
             say.Welcome: self._welcome,
             say.SendCordons: self._to_sampler(lambda session, it: session.send_cordons(it)),
+            say.SendWeights: self._to_sampler(lambda session, it: session.send_weights(it)),
             say.SendPlacements: self._to_sampler(lambda session, it: session.send_placements(it)),
             say.SendSample: self._to_sampler(lambda session, it: session.send_sample(it)),
             say.SendCommit: self._to_sampler(lambda session, it: session.send_commit(it)),

@@ -5,7 +5,7 @@ Source: the protos of argosy.sampler.v1 and argosy.executor.v1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,9 @@ __all__ = [
     "commit_request",
     "held_amounts",
     "hello_runs",
+    "moves",
     "placement_parts",
+    "queue_weights",
     "sample_reply",
     "sample_request",
     "seen_runs",
@@ -82,6 +84,22 @@ def held_amounts(message: sampler_pb2.HeldAmounts) -> HeldAmounts:
         names=fields["resources"],
         amounts=fields["amount_column"],
     )
+
+
+def moves(message: sampler_pb2.Moves) -> Members:
+    """Return the members of runs that are to be moved.
+
+    Raises:
+        InvalidRequest: A field is not as it may be.
+    """
+    fields = read_message(message, HELLO_RUNS, where="moves")
+    return Members.of(fields["handle_column"], fields["attempt_column"], _numbers(fields["member_column"]))
+
+
+def queue_weights(weights: Mapping[str, float]) -> sampler_pb2.QueueWeights:
+    """Return what queues weigh as a message."""
+    column = pack_column(np.array([*weights.values()], np.float64), "float64")
+    return sampler_pb2.QueueWeights(queues=weights, weight_column=column)
 
 
 def sample_request(

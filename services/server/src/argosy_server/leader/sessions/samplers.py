@@ -20,6 +20,7 @@ from argosy_core.leader.events import (
     CapacityTold,
     CommitAnswered,
     Heard,
+    MovesNamed,
     Role,
     SampleAnswered,
     SamplerReady,
@@ -37,7 +38,14 @@ if TYPE_CHECKING:
 
     from argosy_core.leader.events import Event
     from argosy_core.leader.events import Session as SessionKey
-    from argosy_core.leader.instructions import SendCommit, SendCordons, SendPlacements, SendReleases, SendSample
+    from argosy_core.leader.instructions import (
+        SendCommit,
+        SendCordons,
+        SendPlacements,
+        SendReleases,
+        SendSample,
+        SendWeights,
+    )
     from argosy_core.placement import CommitRequest, SampleRequest
     from argosy_server.leader.sessions.streams import Term
 
@@ -78,6 +86,10 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
     def send_cordons(self, instruction: SendCordons) -> None:
         """Tell which nodes an administrator cordoned: all of them."""
         self.send(sampler_pb2.SessionResponse(cordons=sampler_pb2.Cordons(nodes=instruction.nodes)))
+
+    def send_weights(self, instruction: SendWeights) -> None:
+        """Tell what queues weigh: all of them."""
+        self.send(sampler_pb2.SessionResponse(queue_weights=cluster_codec.queue_weights(instruction.weights)))
 
     def send_placements(self, instruction: SendPlacements) -> None:
         """Send the full list of placements, in parts."""
@@ -178,6 +190,8 @@ class SamplerService(ClusterStreams[SamplerSession], sampler_pb2_grpc.SamplerSer
             event = session.read_capacity(request.capacity)
         elif kind == "held_amounts":
             event = AmountsHeld(session=session.key, held=cluster_codec.held_amounts(request.held_amounts))
+        elif kind == "moves":
+            event = MovesNamed(session=session.key, members=cluster_codec.moves(request.moves))
         elif kind == "ready":
             read_message(request.ready, READY, where="ready")
             session.ready = True
