@@ -2,7 +2,8 @@
 
 Prints one JSON object: answers by code, faults (answers that no server may give), the latency of legal calls alone,
 beside these, and beside each of three floods (calls without a message, lists by selector, watches from made-up
-cursors), and the process's memory before and after. Ends with 1 if there was a fault or the server died.
+cursors), and the process's memory before and after. Legal calls come from a process of their own, which feels the
+server and not what keeps the attackers' process busy. Ends with 1 if there was a fault or the server died.
 `make hostile`.
 """
 
@@ -36,6 +37,7 @@ CORPUS = Path(__file__).parents[1] / "integration" / "server" / "hostile_corpus.
 LEGAL_S = 0.05
 ALONE_S = 10.0
 FLOOD_S = 8.0
+BESIDE_S = 8.0
 GET_QUEUE = "/argosy.api.v1.QueueService/GetQueue"
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 SUBMIT = "/argosy.api.v1.JobService/SubmitJobs"
@@ -102,6 +104,32 @@ async def read_steadily(address: str, latencies_s: list[float]) -> None:
             await asyncio.sleep(LEGAL_S)
 
 
+async def call_legally(address: str, seconds: float, kinds: list[str]) -> dict[str, list[float]]:
+    """Return the latencies of legal calls of some kinds, made for a while."""
+    found: dict[str, list[float]] = {kind: [] for kind in kinds}
+    steadily = {"submits": submit_steadily, "reads": read_steadily}
+    legal = [asyncio.ensure_future(steadily[kind](address, found[kind])) for kind in kinds]
+    await asyncio.wait(legal, timeout=seconds)
+    for task in legal:
+        task.cancel()
+    await asyncio.gather(*legal, return_exceptions=True)
+    return found
+
+
+async def call_legally_elsewhere(address: str, seconds: float, *kinds: str) -> dict[str, list[float]]:
+    """Return the latencies of legal calls that another process makes; ends it when it is cancelled."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, __file__, "--legal", address, f"{seconds:g}", *kinds, stdout=subprocess.PIPE
+    )
+    try:
+        output, _ = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    return json.loads(output)  # type: ignore[no-any-return]
+
+
 async def again(make: Callable[[], Any]) -> None:
     """Make a call, read what it answers, and make it again, whatever comes, until cancelled."""
     while True:
@@ -146,17 +174,11 @@ async def floods(address: str) -> dict[str, dict[str, dict[str, float]]]:
     }
     for name, makes in attacks.items():
         attack = [asyncio.ensure_future(again(make)) for make in makes]
-        submits_s: list[float] = []
-        reads_s: list[float] = []
-        legal = [
-            asyncio.ensure_future(submit_steadily(address, submits_s)),
-            asyncio.ensure_future(read_steadily(address, reads_s)),
-        ]
-        await asyncio.wait(legal, timeout=FLOOD_S)
-        for task in (*attack, *legal):
+        latencies = await call_legally_elsewhere(address, FLOOD_S, "submits", "reads")
+        for task in attack:
             task.cancel()
-        await asyncio.gather(*attack, *legal, return_exceptions=True)
-        found[name] = {"submits": summary(submits_s), "reads": summary(reads_s)}
+        await asyncio.gather(*attack, return_exceptions=True)
+        found[name] = {kind: summary(latencies_s) for kind, latencies_s in latencies.items()}
     for channel in channels:
         await channel.close()
     return found
@@ -175,19 +197,14 @@ async def measure(address: str, process_id: int, *, seed: int, count: int, per_s
         for name in ("red", "legal"):
             queue = queue_pb2.Queue(name=name)
             await queues.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue), wait_for_ready=True)
-        alone_s: list[float] = []
-        beside_s: list[float] = []
-        legal = asyncio.ensure_future(submit_steadily(address, alone_s))
-        await asyncio.wait({legal}, timeout=ALONE_S)
-        legal.cancel()
+        alone_s = (await call_legally_elsewhere(address, ALONE_S, "submits"))["submits"]
         before_mib = memory_mib(process_id)
-        legal = asyncio.ensure_future(submit_steadily(address, beside_s))
+        legal = asyncio.ensure_future(call_legally_elsewhere(address, BESIDE_S, "submits"))
         started = time.monotonic()
         calls = itertools.chain(read_corpus(CORPUS), itertools.islice(draw_calls(seed, good_calls()), count))
         verdict = await call_all(channel, calls, at_once=16, per_s=per_s)
         took_s = time.monotonic() - started
-        legal.cancel()
-        await asyncio.wait({legal})
+        beside_s = (await legal)["submits"]
         submit: Any = channel.unary_unary(SUBMIT)
         await submit(submit_one("legal"), timeout=30)
     return {
@@ -211,7 +228,12 @@ def main() -> int:
     parser.add_argument(
         "--per-s", type=float, default=0.0, help="hostile calls begun in a second; 0 for all there can be"
     )
+    parser.add_argument("--legal", nargs="+", help="address, seconds and kinds of the legal calls to make")
     options = parser.parse_args()
+    if options.legal:
+        address, seconds, *kinds = options.legal
+        sys.stdout.write(json.dumps(asyncio.run(call_legally(address, float(seconds), kinds))))
+        return 0
     with tempfile.TemporaryDirectory(prefix="argosy-hostile-") as directory:
         postgres = EmbeddedPostgres(Path(directory) / "postgres")
         url = postgres.start()
