@@ -14,9 +14,9 @@ LIMITS = PlaceLimits(name="calls", total=6, per_host=4, per_connection=2)
 class Room:
     """Places, and the errors that calls were ended with."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: PlaceLimits = LIMITS) -> None:
         """Start with all free."""
-        self.places = Places(LIMITS)
+        self.places = Places(limits)
         self.ended: list[str] = []
 
     def take(self, peer: Peer, now_s: float = 0.0, *, body: bool = True) -> Place:
@@ -91,8 +91,20 @@ def test_message_that_does_not_come_in_time_ends_its_call() -> None:
     assert not room.ended
     assert room.places.end_overdue(10.0, 10.0)
     assert room.ended == ["BODY_TIMEOUT"]
-    assert not room.places.end_overdue(15.0, 10.0)
+    assert room.places.end_overdue(15.0, 10.0) is None
     assert room.places.count == 1
+
+
+def test_calls_overdue_together_end_a_few_at_a_time() -> None:
+    """Ending thousands at once would keep everybody else waiting."""
+    room = Room(PlaceLimits(name="calls", total=100, per_host=100, per_connection=100))
+    for _ in range(50):
+        room.take(ONE, body=False)
+    after_s = room.places.end_overdue(10.0, 10.0)
+    assert after_s is not None
+    assert (len(room.ended), after_s) == (32, pytest.approx(0.02))
+    assert room.places.end_overdue(10.0 + after_s, 10.0) is None
+    assert len(room.ended) == 50
 
 
 def test_connection_above_its_rate_waits_and_its_neighbour_does_not() -> None:

@@ -61,7 +61,8 @@ _OURS: Final = frozenset(
     (grpc.StatusCode.OK, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
 )
 _WAITING: Final = PlaceLimits(name="grpc.calls_per_s", total=4096, per_host=3072, per_connection=1024)
-_REFUSED_S: Final = 2.0  # a caller that does not wait between its calls is slowed down so
+_REFUSED_S: Final = 2.0  # a caller that does not wait between its calls is slowed down so, on average
+_GOLDEN: Final = 0.618034  # its multiples are spread evenly between 0 and 1, however many are taken
 _HEALTH_CHECKS: Final = PlaceLimits(name="health checks", total=256, per_host=128, per_connection=64)
 
 
@@ -124,6 +125,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         self._handlers: dict[str, Any] = {}
         self._endings: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
+        self._spread = 0.0
         self._unmetered: set[str] = set()
 
     @property
@@ -256,7 +258,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
             await self._wait_for_turn(method, peer)
         place = method.places.take(peer, now_s=time.monotonic(), give_up=partial(self._give_up, context))
         if self._sweep is None:
-            self._sweep_later()
+            self._sweep_later(self._limits.body_timeout_s / 4)
         return place
 
     def _leave(self, method: _Method, peer: Peer, place: Place | None, code: grpc.StatusCode) -> None:
@@ -289,7 +291,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         place = self._waiting.take(peer, now_s=now_s, give_up=_stay)
         self._waiting.note_body(place)
         try:
-            await asyncio.sleep(wait_s if wait_s <= MAX_WAIT_S else _REFUSED_S)
+            await asyncio.sleep(wait_s if wait_s <= MAX_WAIT_S else self._refused_wait_s())
         finally:
             self._waiting.release(place)
         if wait_s > MAX_WAIT_S:
@@ -299,6 +301,11 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
                 limit="grpc.calls_per_s",
                 retry_delay_s=wait_s,
             )
+
+    def _refused_wait_s(self) -> float:
+        """Return how long to keep a refusal back: those that came together are not answered together."""
+        self._spread = (self._spread + _GOLDEN) % 1.0
+        return _REFUSED_S * (0.5 + self._spread)
 
     @asynccontextmanager
     async def _watched(self, guard: Guard, name: str, caller: Caller, context: Any) -> AsyncIterator[None]:  # noqa: ANN401 - see above
@@ -324,16 +331,16 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         finally:
             watching.cancel()
 
-    def _sweep_later(self) -> None:
-        self._sweep = asyncio.get_running_loop().call_later(self._limits.body_timeout_s / 4, self._end_overdue)
+    def _sweep_later(self, after_s: float) -> None:
+        self._sweep = asyncio.get_running_loop().call_later(after_s, self._end_overdue)
 
     def _end_overdue(self) -> None:
         self._sweep = None
         now_s = time.monotonic()
         everywhere = (self._calls, self._health, *self._streams.values())
-        waiting = [places.end_overdue(now_s, self._limits.body_timeout_s) for places in everywhere]
-        if any(waiting):
-            self._sweep_later()
+        waits = [places.end_overdue(now_s, self._limits.body_timeout_s) for places in everywhere]
+        if waiting := [after_s for after_s in waits if after_s is not None]:
+            self._sweep_later(min(waiting))
 
     def _give_up(self, context: Any, error: QuotaExceeded) -> None:  # noqa: ANN401 - see above
         # The answer is sent beside the read, which ends by it: the memory that a cancelled read was to fill is freed

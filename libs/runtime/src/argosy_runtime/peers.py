@@ -25,6 +25,8 @@ _BODY_GRACE_S: Final = 0.05  # a request message comes with its headers, or one 
 _BURST_S: Final = 2.0  # a page of a user interface, or a command that follows links, asks for many things at once
 _HOST_SHARE: Final = 4.0  # connections that may each use their whole rate before their host has used its own
 _MAX_KNOWN: Final = 4096
+_MOST_ENDED: Final = 32
+_ENDED_EVERY_S: Final = 0.02  # between as many overdue calls and the next
 MAX_WAIT_S: Final = 1.0
 """How long a call waits for its turn; clients' deadlines are longer."""
 
@@ -158,15 +160,21 @@ class Places:
             if not counts[name]:
                 del counts[name]
 
-    def end_overdue(self, now_s: float, timeout_s: float) -> bool:
-        """End the calls whose message is overdue; return whether others still wait for theirs."""
-        while self._without_body:
+    def end_overdue(self, now_s: float, timeout_s: float) -> float | None:
+        """End calls whose message is overdue, a few at a time: thousands that came together would take long.
+
+        Returns:
+            After how many seconds to look again; None if no call waits for its message.
+        """
+        for _ in range(_MOST_ENDED):
+            if not self._without_body:
+                return None
             oldest = next(iter(self._without_body))
             if now_s - oldest.since_s < timeout_s:
-                return True
+                return timeout_s / 4
             text = f"the request's message did not come within {timeout_s:g} s"
             self._take_away(oldest, refusal(text, reason="BODY_TIMEOUT", limit="grpc.body_timeout_s"))
-        return False
+        return _ENDED_EVERY_S
 
     def _take_away(self, place: Place, error: QuotaExceeded) -> None:
         self.release(place)
