@@ -112,6 +112,13 @@ class Bed:
         path.write_text(yaml.safe_dump(document), encoding="utf-8")
         return [entry["id"] for entry in json.loads(self("-o", "json", "submit", "-f", str(path)))]
 
+    def submit_groups(self, job_set: str, *groups: dict[str, Any], beside: tuple[dict[str, Any], ...] = ()) -> list[str]:
+        """Submit a distributed job and return its id."""
+        path = self.home / "groups.yaml"
+        spec = {"manifests": list(beside), "groups": list(groups)}
+        path.write_text(yaml.safe_dump({"queue": "science", "jobSet": job_set, "spec": spec}), encoding="utf-8")
+        return [entry["id"] for entry in json.loads(self("-o", "json", "submit", "-f", str(path)))]
+
     def job(self, job_id: str) -> dict[str, Any]:
         """Return what the command says of a job."""
         found = json.loads(self("-o", "json", "jobs", job_id))
@@ -272,3 +279,70 @@ def test_volume_that_waits_for_its_consumer_is_bound_where_the_job_was_placed(be
     for job_id in ids:
         bed.await_state(job_id, "cancelled")
     until(lambda: not bed.objects("persistentvolumeclaims", ids[0]))
+
+
+def group(name: str, count: int, template: dict[str, Any], **rest: Any) -> dict[str, Any]:
+    """Return a group that shares nodes."""
+    return {"name": name, "min": count, "sharesNodes": True, "template": template, **rest}
+
+
+def environment(pod: dict[str, Any]) -> dict[str, str]:
+    """Return the variables of a pod's first container."""
+    return {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
+
+
+def test_members_of_a_distributed_job_start_in_order_and_know_their_peers(bed: Bed) -> None:
+    """All have nodes and services before the first pod runs; pods come when the coordinator is ready; all go at the end."""
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
+    head, work = pod(run_time="6s", start_delay="2s"), pod(run_time="3s", log_lines="1")
+    (job_id,) = bed.submit_groups(
+        "distributed", group("head", 1, head), group("work", 2, work, after="head"), beside=(settings,)
+    )
+    until(lambda: len(bed.objects("services", job_id)) == 3 and len(bed.objects("pods", job_id)) == 1)
+    (first,) = bed.objects("pods", job_id)
+    assert first["metadata"]["labels"]["argosy.dev/group"] == "head"
+    until(lambda: len(bed.objects("pods", job_id)) == 3)
+    pods = {environment(one)["ARGOSY_MEMBER"]: one for one in bed.objects("pods", job_id)}
+    ready = {one["type"]: one["lastTransitionTime"] for one in pods["0"]["status"]["conditions"] if one["status"] == "True"}
+    assert all(pods[member]["metadata"]["creationTimestamp"] >= ready["Ready"] for member in ("1", "2"))
+    peers = environment(pods["0"])["ARGOSY_PEERS"].split(",")
+    services = {one["metadata"]["name"]: one for one in bed.objects("services", job_id)}
+    assert sorted(services) == sorted(peers)
+    for member, address in enumerate(peers):
+        assert services[address]["spec"]["clusterIP"] == "None"
+        selector = ",".join(f"{key}={value}" for key, value in services[address]["spec"]["selector"].items())
+        names = bed.api.kubectl("get", "pods", "-A", "-o", "name", "-l", selector).split()
+        assert names == [f"pod/{pods[str(member)]['metadata']['name']}"]
+        assert pods[str(member)]["spec"]["hostname"] == address
+        assert environment(pods[str(member)])["ARGOSY_PEERS"] == ",".join(peers)
+    assert len(bed.objects("configmaps", job_id)) == 3
+    job = bed.await_state(job_id, "running", "succeeded")
+    assert [(run["member"], run["node"]) for run in job["runs"]] == [
+        (member, pods[str(member)]["spec"].get("nodeName") or run["node"]) for member, run in enumerate(job["runs"])
+    ]
+    assert bed("logs", job_id, "--member", "2", "-f").split()[0] == pods["2"]["metadata"]["name"]
+    assert bed.await_state(job_id, "succeeded", "failed")["state"] == "succeeded"
+
+
+def test_member_that_fails_ends_its_job_and_every_object(bed: Bed) -> None:
+    """The others are stopped, the services go with them, and the reason is that of the member that failed."""
+    (job_id,) = bed.submit_groups(
+        "failing-member", group("fine", 2, pod()), group("bad", 1, pod(run_time="1s", exit_code="3"))
+    )
+    job = bed.await_state(job_id, "failed")
+    assert len({run["attempt"] for run in job["runs"]}) == 1
+    assert "ended with exit code 3" in json.dumps(job)
+    until(lambda: not bed.objects("pods", job_id) and not bed.objects("services", job_id))
+
+
+def test_coordinator_that_is_never_ready_ends_its_job_with_that_reason(bed: Bed) -> None:
+    """Nobody waits for ever; the members that waited for it never had pods."""
+    (job_id,) = bed.submit_groups(
+        "never-ready",
+        group("head", 1, pod(reason="CreateContainerConfigError")),
+        group("work", 2, pod(), after="head"),
+    )
+    until(lambda: len(bed.objects("services", job_id)) == 3 and len(bed.objects("pods", job_id)) == 1)
+    bed("cancel", job_id, "-y")
+    bed.await_state(job_id, "cancelled")
+    until(lambda: not bed.objects("pods", job_id) and not bed.objects("services", job_id))
