@@ -16,6 +16,8 @@ from argosy.api.v1 import job_pb2, queue_pb2
 from argosy.lease.v1 import lease_pb2
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.identity import parse_id
+from argosy_core.job.interning import Layout
+from argosy_core.job.states import FailureKind
 from argosy_runtime.columns import unpack_column
 from argosy_runtime.errors import from_rpc_error
 from argosy_store import LeaderStore
@@ -359,3 +361,49 @@ async def test_group_that_cannot_be_is_refused(api: Any, group: job_pb2.PodGroup
         await api.jobs.SubmitJobs(request)
     assert told.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert field in (told.value.details() or "")
+
+
+async def test_rules_for_retries_are_stored_with_the_spec_and_answered(api: Any) -> None:
+    """They come back whole, stand in the layout for the leader, and make another spec of the same manifests."""
+    request = make_item(client_id="once")
+    request.specs[0].retry.CopyFrom(
+        job_pb2.RetryRules(
+            max_failed_runs=4,
+            by_kind=[job_pb2.FailureLimit(kind=job_pb2.FAILURE_KIND_EXIT_CODE, max_failed_runs=3)],
+            first_back_off=Duration(seconds=1, nanos=500_000_000),
+            back_off_factor=3.0,
+            max_back_off=Duration(seconds=60),
+        )
+    )
+    (job_id,) = (await api.jobs.SubmitJobs(request)).job_ids
+    assert (await api.jobs.GetJob(job_pb2.GetJobRequest(id=job_id))).job.spec.retry == request.specs[0].retry
+    with psycopg.connect(api.url) as connection:
+        ((layout,),) = connection.execute("SELECT layout FROM job_specs").fetchall()
+    rules = Layout.parse(bytes(layout)).rules
+    assert rules is not None
+    assert (rules.limit(FailureKind.EXIT_CODE, 10), rules.limit(FailureKind.EVICTED, 10)) == (3, 4)
+    request.specs[0].ClearField("retry")
+    with pytest.raises(grpc.RpcError) as told:
+        await api.jobs.SubmitJobs(request)
+    assert told.value.code() == grpc.StatusCode.ALREADY_EXISTS
+
+
+@pytest.mark.parametrize(
+    ("rules", "field"),
+    [
+        (job_pb2.RetryRules(max_failed_runs=251), "max_failed_runs"),
+        (job_pb2.RetryRules(by_kind=[job_pb2.FailureLimit(max_failed_runs=1)]), "kind"),
+        (job_pb2.RetryRules(by_kind=[job_pb2.FailureLimit(kind=job_pb2.FAILURE_KIND_IMAGE)]), "max_failed_runs"),
+        (job_pb2.RetryRules(first_back_off=Duration(seconds=-1)), "first_back_off"),
+        (job_pb2.RetryRules(back_off_factor=0.5), "back_off_factor"),
+    ],
+    ids=["many", "no-kind", "no-limit", "negative", "factor"],
+)
+async def test_rules_for_retries_that_cannot_be_are_refused(api: Any, rules: job_pb2.RetryRules, field: str) -> None:
+    """Nothing is accepted, and the answer names the field."""
+    request = make_item()
+    request.specs[0].retry.CopyFrom(rules)
+    with pytest.raises(grpc.RpcError) as told:
+        await api.jobs.SubmitJobs(request)
+    assert told.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert f"specs[0].retry.{field}" in (told.value.details() or "") or f"].{field}" in (told.value.details() or "")

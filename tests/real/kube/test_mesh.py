@@ -112,7 +112,9 @@ class Bed:
         path.write_text(yaml.safe_dump(document), encoding="utf-8")
         return [entry["id"] for entry in json.loads(self("-o", "json", "submit", "-f", str(path)))]
 
-    def submit_groups(self, job_set: str, *groups: dict[str, Any], beside: tuple[dict[str, Any], ...] = ()) -> list[str]:
+    def submit_groups(
+        self, job_set: str, *groups: dict[str, Any], beside: tuple[dict[str, Any], ...] = ()
+    ) -> list[str]:
         """Submit a distributed job and return its id."""
         path = self.home / "groups.yaml"
         spec = {"manifests": list(beside), "groups": list(groups)}
@@ -292,7 +294,7 @@ def environment(pod: dict[str, Any]) -> dict[str, str]:
 
 
 def test_members_of_a_distributed_job_start_in_order_and_know_their_peers(bed: Bed) -> None:
-    """All have nodes and services before the first pod runs; pods come when the coordinator is ready; all go at the end."""
+    """All have nodes and services before the first pod runs; pods come when the coordinator is ready."""
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
     head, work = pod(run_time="6s", start_delay="2s"), pod(run_time="3s", log_lines="1")
     (job_id,) = bed.submit_groups(
@@ -303,7 +305,9 @@ def test_members_of_a_distributed_job_start_in_order_and_know_their_peers(bed: B
     assert first["metadata"]["labels"]["argosy.dev/group"] == "head"
     until(lambda: len(bed.objects("pods", job_id)) == 3)
     pods = {environment(one)["ARGOSY_MEMBER"]: one for one in bed.objects("pods", job_id)}
-    ready = {one["type"]: one["lastTransitionTime"] for one in pods["0"]["status"]["conditions"] if one["status"] == "True"}
+    ready = {
+        one["type"]: one["lastTransitionTime"] for one in pods["0"]["status"]["conditions"] if one["status"] == "True"
+    }
     assert all(pods[member]["metadata"]["creationTimestamp"] >= ready["Ready"] for member in ("1", "2"))
     peers = environment(pods["0"])["ARGOSY_PEERS"].split(",")
     services = {one["metadata"]["name"]: one for one in bed.objects("services", job_id)}

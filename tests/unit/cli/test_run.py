@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
 from argosy.api.v1 import job_pb2
 from argosy_cli.commands import logs
@@ -185,9 +186,18 @@ def test_distributed_job_that_was_printed_can_be_submitted_again(ended: FakeApi,
     """What `jobs ID -o json` prints of groups is what a document says of them."""
     assert argosy("run", "--members", "4", "--share-nodes", "--", "true").code == 0
     (job,) = list(ended.jobs.values())
+    job.spec.retry.CopyFrom(
+        job_pb2.RetryRules(
+            max_failed_runs=3,
+            by_kind=[job_pb2.FailureLimit(kind=job_pb2.FAILURE_KIND_EXIT_CODE, max_failed_runs=2)],
+            first_back_off=Duration(seconds=10),
+            back_off_factor=1.5,
+        )
+    )
     printed = tmp_path / "job.json"
     printed.write_text(argosy("jobs", job.id, "-o", "json").out)
     assert argosy("submit", str(printed)).code == 0
     groups = [group for other in ended.jobs.values() for group in other.spec.groups]
     assert [(one.name, one.min, one.max, one.shares_nodes) for one in groups] == [("run", 4, 4, True)] * 2
     assert json.loads(groups[0].template) == json.loads(groups[1].template)
+    assert [other.spec.retry for other in ended.jobs.values()] == [job.spec.retry] * 2

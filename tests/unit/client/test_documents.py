@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,11 @@ from argosy_client import SubmitWarning
 from argosy_client.documents import DocumentOptions, name_places, name_warnings, parse_documents, read_documents
 from argosy_client.durations import duration_text, parse_duration_s
 from argosy_core.errors import FieldViolation, InvalidRequest
+from argosy_core.job.failure_kind import FailureKind
 from argosy_core.job.group_spec import read_group_bag
 from argosy_core.job.members import ordinal_of
 from argosy_core.job.pod_groups import member_bags
+from argosy_core.job.retry_rules import RetryRules
 from argosy_core.job.spec import SpecLimits, read_bag
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 
@@ -466,3 +469,48 @@ def test_example_of_a_distributed_job_adds_up() -> None:
     texts = [member.communicate(timeout=30)[0] for member in members]
     assert [member.returncode for member in members] == [0, 0, 0, 0]
     assert texts[0] == "the sum is 499999500000\n"
+
+
+RETRY = """\
+queue: tides
+jobSet: march
+spec:
+  manifests: [{kind: Pod}]
+  retry:
+    maxFailedRuns: 5
+    byKind: {exit_code: 3, out_of_memory: 2}
+    firstBackOff: 10s
+    backOffFactor: 1.5
+    maxBackOff: 5m
+"""
+
+
+def test_rules_for_retries_are_read() -> None:
+    """Limits in all and by kind, and back-offs as durations; specs that differ in them are two."""
+    (draft,) = parse_documents(RETRY, source="f.yaml", options=DocumentOptions())
+    assert draft.retry == RetryRules(
+        max_failed_runs=5,
+        by_kind=((FailureKind.EXIT_CODE, 3), (FailureKind.OUT_OF_MEMORY, 2)),
+        first_back_off_s=10.0,
+        back_off_factor=1.5,
+        max_back_off_s=300.0,
+    )
+    assert draft.spec_key != replace(draft, retry=None).spec_key
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "what"),
+    [
+        (("exit_code", "exit_cod"), "f.yaml:7:", "is no field of byKind; did you mean exit_code?"),
+        (("exit_code: 3", "exit_code: 251"), "f.yaml:7:", "must be a whole number from 1 to 250"),
+        (("maxFailedRuns: 5", "maxRuns: 5"), "f.yaml:6:", "is no field of retry"),
+        (("firstBackOff: 10s", "firstBackOff: 10"), "f.yaml:8:", "a number needs its unit"),
+        (("backOffFactor: 1.5", "backOffFactor: twice"), "f.yaml:9:", "must be a number"),
+    ],
+)
+def test_mistake_in_rules_for_retries_is_told_with_its_place(change: tuple[str, str], place: str, what: str) -> None:
+    """A fault names file, line and field, and what was probably meant."""
+    with pytest.raises(InvalidRequest) as told:
+        parse_documents(RETRY.replace(*change), source="f.yaml", options=DocumentOptions())
+    faults = [violation.description for violation in told.value.violations]
+    assert any(fault.startswith(place) and what in fault for fault in faults), faults

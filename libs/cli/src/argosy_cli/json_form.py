@@ -17,12 +17,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from argosy_client import PodGroup
+    from argosy_client import PodGroup, RetryRules
 
 __all__ = ["to_plain"]
 
 _SECONDS: Final = ("lifetime_s", "time_limit_s", "estimate_s")
-_LEFT_OUT: Final = ("after_until", "cordon_reason", "groups", "place")
+_LEFT_OUT: Final = ("after_until", "cordon_reason", "groups", "place", "retry")
 """Fields that stand within others, or nowhere."""
 _UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 
@@ -50,6 +50,7 @@ def _member(owner: Any, name: str) -> tuple[str, Any]:  # noqa: ANN401 - any dat
     if name == "manifests":
         groups = [_group(group) for group in owner.groups]
         spec = {"manifests": [_parsed(manifest) for manifest in value]} | ({"groups": groups} if groups else {})
+        spec |= {"retry": _retry(owner.retry)} if owner.retry is not None else {}
         return "spec", spec if value or groups else None
     if name == "after":
         return "after", {"jobIds": list(value), "until": owner.after_until} if value else None
@@ -66,6 +67,18 @@ def _group(group: PodGroup) -> dict[str, Any]:
     said |= {"after": group.after} if group.after else {}
     plain = {"name": group.name, "min": group.minimum, "max": group.maximum, "sharesNodes": not group.whole_nodes}
     return {**plain, **said, "template": _parsed(group.template)}
+
+
+def _retry(rules: RetryRules) -> dict[str, Any]:
+    """Return rules for retries as documents have them."""
+    said = {
+        "maxFailedRuns": rules.max_failed_runs,
+        "byKind": {kind.name.lower(): count for kind, count in rules.by_kind},
+        "firstBackOff": f"{rules.first_back_off_s:g}s" if rules.first_back_off_s else "",
+        "backOffFactor": rules.back_off_factor,
+        "maxBackOff": f"{rules.max_back_off_s:g}s" if rules.max_back_off_s else "",
+    }
+    return {name: value for name, value in said.items() if value}
 
 
 def _camel(name: str) -> str:

@@ -30,7 +30,7 @@ def split_drafts(drafts: Iterable[JobDraft]) -> Iterator[Sequence[JobDraft]]:
     specs: set[tuple[object, ...]] = set()
     size_bytes = job_count = 0
     for draft in drafts:
-        spec = draft.manifests + draft.groups
+        spec = draft.spec_key
         item_bytes = _size_of(draft) + (0 if spec in specs else _spec_bytes(draft))
         if part and (
             len(part) == MAX_ITEM_COUNT

@@ -38,7 +38,9 @@ from argosy_client.values import (
     SubmitWarning,
 )
 from argosy_core.errors import FieldViolation, InvalidRequest
+from argosy_core.job.failure_kind import FailureKind
 from argosy_core.job.pod_groups import PodGroup
+from argosy_core.job.retry_rules import RetryRules
 
 __all__ = [
     "JOB_STAGE_NAMES",
@@ -122,11 +124,13 @@ def submit_message(
     )
     index_by_spec: dict[tuple[object, ...], int] = {}
     for draft, client_id in zip(drafts, client_ids, strict=True):
-        key = draft.manifests + draft.groups
+        key = draft.spec_key
         spec = index_by_spec.get(key)
         if spec is None:
             spec = index_by_spec[key] = len(index_by_spec)
-            request.specs.add(manifests=draft.manifests, groups=map(_group_message, draft.groups))
+            request.specs.add(
+                manifests=draft.manifests, groups=map(_group_message, draft.groups), retry=_retry_message(draft.retry)
+            )
         request.items.add(
             spec=spec,
             queue=draft.queue,
@@ -143,6 +147,44 @@ def submit_message(
             after=_after_message(draft),
         )
     return request
+
+
+def _retry_message(rules: RetryRules | None) -> job_pb2.RetryRules | None:
+    if rules is None:
+        return None
+    return job_pb2.RetryRules(
+        max_failed_runs=rules.max_failed_runs,
+        by_kind=[
+            job_pb2.FailureLimit(kind=job_pb2.FailureKind.Name(kind.value), max_failed_runs=count)
+            for kind, count in rules.by_kind
+        ],
+        first_back_off=_span_message(rules.first_back_off_s),
+        back_off_factor=rules.back_off_factor,
+        max_back_off=_span_message(rules.max_back_off_s),
+    )
+
+
+def _span_message(seconds: float) -> Duration | None:
+    """Return a time in milliseconds; 0 stays unset."""
+    if not seconds:
+        return None
+    message = Duration()
+    message.FromMilliseconds(round(1000 * seconds))
+    return message
+
+
+def _retry_of(message: job_pb2.JobSpec) -> RetryRules | None:
+    if not message.HasField("retry"):
+        return None
+    given, known = message.retry, {kind.value for kind in FailureKind}
+    return RetryRules(
+        max_failed_runs=given.max_failed_runs,
+        # A newer server may know kinds that this client does not.
+        by_kind=tuple((FailureKind(one.kind), one.max_failed_runs) for one in given.by_kind if one.kind in known),
+        first_back_off_s=given.first_back_off.ToMilliseconds() / 1000,
+        back_off_factor=given.back_off_factor,
+        max_back_off_s=given.max_back_off.ToMilliseconds() / 1000,
+    )
 
 
 def _group_message(group: PodGroup) -> job_pb2.PodGroup:
@@ -218,6 +260,7 @@ def job_of(message: job_pb2.Job) -> Job:
         runs=tuple(_run_of(run) for run in message.runs),
         manifests=tuple(message.spec.manifests),
         groups=tuple(map(_group_of, message.spec.groups)),
+        retry=_retry_of(message.spec),
         lifetime_s=_seconds_of(message, "lifetime"),
         time_limit_s=_seconds_of(message, "time_limit"),
         estimate_s=_seconds_of(message, "estimate"),

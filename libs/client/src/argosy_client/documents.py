@@ -28,6 +28,7 @@ A job on several nodes has groups of pods in its spec, and beside them the other
         maxHops: 2            # in the network, between any two of its pods
         sharesNodes: true     # with other jobs; false if left out
         template: {spec: {containers: [...]}}
+      retry: {maxFailedRuns: 5, byKind: {exit_code: 3}, firstBackOff: 10s, backOffFactor: 2, maxBackOff: 5m}
 
 What `argosy jobs ID -o json` and `argosy submit --dry-run -o json` print are such documents, too: of a job that was
 printed, what only its server says (id, state, runs and so on, and its client id) is passed over, so it makes a new job.
@@ -40,8 +41,6 @@ Source: design section 9; `examples/job.yaml`.
 
 from __future__ import annotations
 
-import difflib
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,12 +49,14 @@ from pathlib import Path
 from typing import Final
 
 from argosy_client.batches import MAX_JOB_COUNT
-from argosy_client.durations import parse_duration_s
+from argosy_client.field_reading import INT32_MAX, FieldReader, kind_text, manifest_text
 from argosy_client.places import Place
+from argosy_client.spec_documents import read_spec
 from argosy_client.values import JobDraft, SubmitWarning
 from argosy_client.yaml_nodes import Document, Value, read_json, read_yaml
 from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest
-from argosy_core.job.pod_groups import MAX_MEMBER_COUNT, PodGroup
+from argosy_core.job.pod_groups import PodGroup
+from argosy_core.job.retry_rules import RetryRules
 
 __all__ = [
     "MAX_FILE_BYTES",
@@ -106,19 +107,6 @@ _ANSWERED: Final = frozenset(
     }
 )
 """Fields of a job that was printed which say nothing about another like it."""
-_GROUP_FIELDS: Final = {
-    "name": "name",
-    "min": "min",
-    "max": "max",
-    "maxHops": "max_hops",
-    "max_hops": "max_hops",
-    "sharesNodes": "shares_nodes",
-    "shares_nodes": "shares_nodes",
-    "after": "after",
-    "template": "template",
-}
-_MAX_HOPS: Final = 100
-_INT32_MAX: Final = 2**31 - 1
 _AFTER_WORDS: Final = {
     "succeeded": "succeeded",
     "ended": "ended",
@@ -224,7 +212,7 @@ def _placed(told: Iterable[tuple[str, str]], drafts: Sequence[JobDraft]) -> Iter
     """Yield (field, description) with the places of drafts for `items[n]` and `specs[n]`; others as they are."""
     by_spec: dict[tuple[object, ...], Place | None] = {}
     for draft in drafts:
-        by_spec.setdefault(draft.manifests + draft.groups, draft.place)
+        by_spec.setdefault(draft.spec_key, draft.place)
     places = {"items": [draft.place for draft in drafts], "specs": list(by_spec.values())}
 
     def place_of(match: re.Match[str]) -> Place | None:
@@ -245,176 +233,82 @@ def _placed(told: Iterable[tuple[str, str]], drafts: Sequence[JobDraft]) -> Iter
         if match[1] == "specs":
             where = place.of_spec(rest)
         else:
-            name = _spelling(rest)
+            name = next((camel for camel, plain in _FIELDS.items() if plain == rest), rest)
             where = f"{place.of(name)}: {name}" if name else place.of("")
         yield where, _ITEM_OR_SPEC.sub(named, description).strip()
 
 
-class _Reading:
+class _Reading(FieldReader):
     """Reads one document and collects what is wrong with it."""
 
     def __init__(self, document: Document, *, source: str, options: DocumentOptions) -> None:
-        self.violations: list[FieldViolation] = []
-        self._document = document
         is_manifest = isinstance(document.value, dict) and ("kind" in document.value or "apiVersion" in document.value)
-        self._place = Place(
-            source=source, number=document.number, positions=document.positions, is_manifest=is_manifest
-        )
+        place = Place(source=source, number=document.number, positions=document.positions, is_manifest=is_manifest)
+        super().__init__(place)
+        self._document = document
         self._options = options
 
     def draft(self) -> JobDraft | None:
         value = self._document.value
         if not isinstance(value, dict):
-            self._fault("", f"must be a mapping with a spec, or a Pod manifest; it is {_kind_text(value)}")
+            self.fault("", f"must be a mapping with a spec, or a Pod manifest; it is {kind_text(value)}")
             return None
-        if self._place.is_manifest:
+        if self.place.is_manifest:
             if value.get("kind") != "Pod":
-                self._fault(
+                self.fault(
                     "kind",
                     f"a manifest by itself must be a Pod, not {value.get('kind')!r}; put other objects beside "
                     "their pod in spec.manifests",
                 )
-            return self._make({}, (_manifest_text(value),), ())
+            return self._make({}, ((manifest_text(value),), (), None))
         fields = self._fields_of(value)
-        spec = fields.get("spec")
-        groups = self._groups_of(spec["groups"]) if isinstance(spec, dict) and "groups" in spec else ()
-        return self._make(fields, self._manifests_of(spec, has_groups=bool(groups)), groups)
+        return self._make(fields, read_spec(self, fields.get("spec")))
 
     def _fields_of(self, value: Mapping[str, Value]) -> dict[str, Value]:
         if not {"id", "state"} <= value.keys():
-            return self._named(value, _FIELDS, "a submission", "")
+            return self.named(value, _FIELDS, "a submission", "")
         if value.get("spec") is None:
-            self._fault("spec", "is missing, as in a list of jobs; `argosy jobs ID -o json` prints a job with its spec")
+            self.fault("spec", "is missing, as in a list of jobs; `argosy jobs ID -o json` prints a job with its spec")
         said = {key: inner for key, inner in value.items() if key not in _ANSWERED}
-        return self._named(said, _FIELDS, "a submission", "")
+        return self.named(said, _FIELDS, "a submission", "")
 
-    def _named(self, value: Mapping[str, Value], known: Mapping[str, str], what: str, path: str) -> dict[str, Value]:
-        """Return the fields of a mapping by our names; those that nobody knows are faults."""
-        fields: dict[str, Value] = {}
-        for key, inner in value.items():
-            if inner is None:  # null is not set, as in the API's JSON
-                continue
-            name = known.get(key)
-            if name is None:
-                near = difflib.get_close_matches(key, known, n=1)
-                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
-                self._fault(f"{path}{key}", f"is no field of {what}{hint}")
-            elif name in fields:
-                self._fault(f"{path}{key}", "is given twice, in two spellings")
-            else:
-                fields[name] = inner
-        return fields
-
-    def _groups_of(self, value: Value) -> tuple[PodGroup, ...]:
-        """Return the groups of a spec."""
-        if not isinstance(value, list) or not value:
-            self._fault("spec.groups", "must be a list of groups of pods")
-            return ()
-        return tuple(self._group_of(group, f"spec.groups[{index}]") for index, group in enumerate(value))
-
-    def _group_of(self, value: Value, path: str) -> PodGroup:
-        if not isinstance(value, dict):
-            self._fault(path, f"must be a mapping with name, min and template, not {_kind_text(value)}")
-            value = {}
-        fields = self._named(value, _GROUP_FIELDS, "a group", f"{path}.")
-        template = fields.get("template")
-        template = _parsed(template) if isinstance(template, str) else template
-        if not isinstance(template, dict):
-            self._fault(f"{path}.template", "must be a pod: a mapping with spec, and with metadata if it has any")
-            template = {}
-        minimum = self._number(fields, "min", default=1, least=1, most=MAX_MEMBER_COUNT, path=f"{path}.")
-        if "min" not in fields:
-            self._fault(f"{path}.min", "is missing: how many pods the job cannot begin without")
-        return PodGroup(
-            name=self._text(fields, "name", path=f"{path}."),
-            minimum=minimum,
-            maximum=self._number(fields, "max", default=minimum, least=1, most=MAX_MEMBER_COUNT, path=f"{path}."),
-            template=_manifest_text({"apiVersion": "v1", "kind": "Pod", **template}),
-            max_hops=self._number(fields, "max_hops", default=-1, least=0, most=_MAX_HOPS, path=f"{path}."),
-            whole_nodes=not self._flag(fields, "shares_nodes", path=f"{path}."),
-            after=self._text(fields, "after", path=f"{path}."),
-        )
-
-    def _manifests_of(self, spec: Value, *, has_groups: bool) -> tuple[str, ...]:
-        manifests = spec.get("manifests", [] if has_groups else None) if isinstance(spec, dict) else None
-        if not isinstance(spec, dict) or not isinstance(manifests, list):
-            self._fault("spec", "must hold manifests: a list of Kubernetes objects, at least one of them a Pod")
-            return ()
-        manifests = [_parsed(manifest) if isinstance(manifest, str) else manifest for manifest in manifests]
-        self._named(spec, {"manifests": "manifests", "groups": "groups"}, "a spec", "spec.")
-        kinds = []
-        for index, manifest in enumerate(manifests):
-            path = f"spec.manifests[{index}]"
-            if not isinstance(manifest, dict):
-                self._fault(path, f"must be a Kubernetes object, not {_kind_text(manifest)}")
-            elif not isinstance(manifest.get("kind"), str):
-                self._fault(f"{path}.kind", "is missing: the kind of the Kubernetes object, as in Pod")
-            else:
-                kinds.append(manifest["kind"])
-        if len(kinds) == len(manifests) and "Pod" not in kinds and not has_groups:
-            self._fault("spec.manifests", "hold no Pod")
-        return tuple(_manifest_text(manifest) for manifest in manifests)
-
-    def _make(self, fields: Mapping[str, Value], manifests: tuple[str, ...], groups: tuple[PodGroup, ...]) -> JobDraft:
+    def _make(
+        self,
+        fields: Mapping[str, Value],
+        spec: tuple[tuple[str, ...], tuple[PodGroup, ...], RetryRules | None],
+    ) -> JobDraft:
         options = self._options
         # Read even where an option wins, since what is no text there is a mistake anyway.
-        queue, job_set = self._text(fields, "queue"), self._text(fields, "job_set")
+        queue, job_set = self.text(fields, "queue"), self.text(fields, "job_set")
         queue, job_set = options.queue or queue, options.job_set or job_set
         if not queue and "queue" not in fields:
-            self._fault("queue", "is missing: name it in the document or with --queue")
+            self.fault("queue", "is missing: name it in the document or with --queue")
         if not job_set and "job_set" not in fields:
-            self._fault("jobSet", "is missing: name it in the document or with --job-set")
+            self.fault("jobSet", "is missing: name it in the document or with --job-set")
         after, until = self._after(fields)
         return JobDraft(
             queue=queue,
             job_set=job_set,
-            manifests=manifests,
-            groups=groups,
-            priority=self._number(fields, "priority", default=0, least=-_INT32_MAX - 1),
+            manifests=spec[0],
+            groups=spec[1],
+            retry=spec[2],
+            priority=self.number(fields, "priority", default=0, least=-INT32_MAX - 1),
             count=self._count(fields),
-            client_id=self._text(fields, "client_id"),
-            labels=self._texts(fields, "labels"),
-            annotations=self._texts(fields, "annotations"),
-            lifetime_s=self._duration(fields, "lifetime", options.lifetime_s),
-            time_limit_s=self._duration(fields, "time_limit", options.time_limit_s),
-            estimate_s=self._duration(fields, "estimate", options.estimate_s),
-            hold=options.hold or self._flag(fields, "hold"),
+            client_id=self.text(fields, "client_id"),
+            labels=self.texts(fields, "labels"),
+            annotations=self.texts(fields, "annotations"),
+            lifetime_s=self.duration(fields, "lifetime", options.lifetime_s),
+            time_limit_s=self.duration(fields, "time_limit", options.time_limit_s),
+            estimate_s=self.duration(fields, "estimate", options.estimate_s),
+            hold=options.hold or self.flag(fields, "hold"),
             after=options.after or after,
             after_until=options.after_until if options.after else until,
-            place=self._place,
+            place=self.place,
         )
-
-    def _text(self, fields: Mapping[str, Value], name: str, *, path: str = "") -> str:
-        value = fields.get(name, "")
-        if isinstance(value, str) and (value or name not in fields):
-            return value
-        self._fault(
-            path + _spelling(name), f"must be a text, not {_kind_text(value)}; quote it if it looks like a number"
-        )
-        return ""
-
-    def _number(
-        self,
-        fields: Mapping[str, Value],
-        name: str,
-        *,
-        default: int,
-        least: int,
-        most: int = _INT32_MAX,
-        path: str = "",
-    ) -> int:
-        if name not in fields:
-            return default
-        value = fields[name]
-        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
-            return value
-        shown = f"{value}" if isinstance(value, int) and not isinstance(value, bool) else _kind_text(value)
-        self._fault(path + _spelling(name), f"must be a whole number from {least} to {most}, not {shown}")
-        return default
 
     def _count(self, fields: Mapping[str, Value]) -> int:
         """Return the number of equal jobs; what the document says is read even where an option wins."""
-        said = self._number(fields, "count", default=1, least=1, most=MAX_JOB_COUNT)
+        said = self.number(fields, "count", default=1, least=1, most=MAX_JOB_COUNT)
         return self._options.count or said
 
     def _after(self, fields: Mapping[str, Value]) -> tuple[tuple[str, ...], str]:
@@ -425,56 +319,14 @@ class _Reading:
         if isinstance(value, dict):
             ids, until = value.get("jobIds", value.get("jobs")), value.get("until") or until
         if not isinstance(ids, list) or not all(isinstance(job_id, str) for job_id in ids):
-            self._fault("after", "must be a list of job ids, or a mapping with the list jobIds and with until")
+            self.fault("after", "must be a list of job ids, or a mapping with the list jobIds and with until")
         elif isinstance(value, dict) and not (set(value) <= {"jobIds", "jobs", "until"} and ids):
-            self._fault("after", "has the fields jobIds, at least one, and until")
+            self.fault("after", "has the fields jobIds, at least one, and until")
         elif _AFTER_WORDS.get(str(until)) is None:
-            self._fault("after.until", "must be succeeded or ended")
+            self.fault("after.until", "must be succeeded or ended")
         else:
             return tuple(map(str, ids)), _AFTER_WORDS[str(until)]
         return (), "succeeded"
-
-    def _flag(self, fields: Mapping[str, Value], name: str, *, path: str = "") -> bool:
-        value = fields.get(name, False)
-        if isinstance(value, bool):
-            return value
-        self._fault(path + _spelling(name), f"must be true or false, not {_kind_text(value)}")
-        return False
-
-    def _duration(self, fields: Mapping[str, Value], name: str, option: int | None) -> int | None:
-        if option is not None or name not in fields:
-            return option
-        value = fields[name]
-        if value == 0 and not isinstance(value, bool):
-            return 0
-        if not isinstance(value, str):
-            what = "a number needs its unit" if _kind_text(value) == "a number" else f"not {_kind_text(value)}"
-            self._fault(_spelling(name), f"must be a duration, as 90s, 1h30m or 7d; {what}")
-            return None
-        try:
-            return parse_duration_s(value)
-        except InvalidRequest as error:
-            self._fault(_spelling(name), error.message)
-            return None
-
-    def _texts(self, fields: Mapping[str, Value], name: str) -> dict[str, str]:
-        value = fields.get(name, {})
-        if not isinstance(value, dict):
-            self._fault(name, f"must be a mapping of texts, not {_kind_text(value)}")
-            return {}
-        texts = {}
-        for key, text in value.items():
-            if isinstance(text, str):
-                texts[key] = text
-            else:
-                self._fault(f"{name}.{key}", f"must be a text, not {_kind_text(text)}; quote it")
-        return texts
-
-    def _fault(self, path: str, what: str) -> None:
-        place = self._place.of(path)
-        self.violations.append(
-            FieldViolation(field=path, description=f"{place}: {path}: {what}" if path else f"{place}: {what}")
-        )
 
 
 def _refuse(violations: list[FieldViolation]) -> None:
@@ -503,31 +355,3 @@ def read_text(path: str) -> str:
     except UnicodeDecodeError as cause:
         line = data.count(b"\n", 0, cause.start) + 1
         raise InvalidRequest(f"{path}:{line}: is not UTF-8 text") from cause
-
-
-def _parsed(manifest: str) -> Value:
-    """Return what a manifest says that stands as JSON text, as in the API's own JSON; as it is if it is none."""
-    try:
-        found: Value = json.loads(manifest)
-    except ValueError:
-        return manifest
-    return found
-
-
-def _manifest_text(manifest: Value) -> str:
-    text = json.dumps(manifest, separators=(",", ":"), ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair is no text
-
-
-def _spelling(name: str) -> str:
-    return next((camel for camel, plain in (_FIELDS | _GROUP_FIELDS).items() if plain == name), name)
-
-
-def _kind_text(value: Value) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, int | float):
-        return "a number"
-    return {str: "a text", list: "a list", dict: "a mapping"}[type(value)] if value != "" else "empty"

@@ -15,6 +15,7 @@ from typing import Final
 
 from argosy_client.places import Place
 from argosy_core.job.pod_groups import PodGroup
+from argosy_core.job.retry_rules import RetryRules
 
 __all__ = [
     "JOB_STATES",
@@ -34,6 +35,7 @@ __all__ = [
     "QueueShare",
     "ResourceCapacity",
     "ResourceShare",
+    "RetryRules",
     "Run",
     "ServerInfo",
     "Shares",
@@ -88,6 +90,8 @@ class JobDraft:
     """Kubernetes manifests as JSON or YAML text; equal tuples travel once."""
     groups: tuple[PodGroup, ...] = ()
     """Groups of pods, of a job on several nodes; then no manifest is a pod."""
+    retry: RetryRules | None = None
+    """Which failures of its runs are tried again; None for what the installation says."""
     priority: int = 0
     """Higher first."""
     count: int = 1
@@ -112,6 +116,11 @@ class JobDraft:
     """Whether these must have `succeeded`, or `ended` in whatever way."""
     place: Place | None = field(default=None, compare=False)
     """Where it was written, for errors; None if nowhere."""
+
+    @property
+    def spec_key(self) -> tuple[object, ...]:
+        """What is equal for drafts whose spec travels once."""
+        return (self.manifests, self.groups, self.retry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +222,8 @@ class Job:
     """Its spec as JSON manifests; empty in lists."""
     groups: tuple[PodGroup, ...] = ()
     """Groups of pods of its spec, of a job on several nodes."""
+    retry: RetryRules | None = None
+    """Which failures of its runs are tried again, if its spec says so."""
     lifetime_s: int | None = None
     """Seconds of a run after which it may be preempted; None never, 0 at once."""
     time_limit_s: int | None = None

@@ -11,7 +11,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -332,7 +332,7 @@ def _read_jobs(
             held=row["held"] == 1,
             run_after=bytes(row["run_after"] or b""),
             runs=tuple(by_job.get(row["handle"], ())),
-            spec_body=_read_spec(connection, row["handle"], row["spec_hash"]) if with_spec else None,
+            **(_read_spec(connection, row["handle"], row["spec_hash"]) if with_spec else {}),
             class_definition=bytes(row["definition"] or b""),
         )
         for row in rows
@@ -375,9 +375,9 @@ def _read_runs(connection: StoreConnection, handles: Sequence[int]) -> dict[int,
     return found
 
 
-def _read_spec(connection: StoreConnection, handle: int, spec_hash: uuid.UUID) -> bytes | None:
-    """Return the body of a spec."""
+def _read_spec(connection: StoreConnection, handle: int, spec_hash: uuid.UUID) -> dict[str, Any]:
+    """Return the body and the layout of a spec, as fields of `JobRecord`."""
     row = connection.execute(
-        "SELECT body FROM job_specs WHERE day = %s AND hash = %s", [handle >> DAY_SHIFT, spec_hash]
+        "SELECT body, layout FROM job_specs WHERE day = %s AND hash = %s", [handle >> DAY_SHIFT, spec_hash]
     ).fetchone()
-    return None if row is None else bytes(row[0])
+    return {} if row is None else {"spec_body": bytes(row[0]), "spec_layout": bytes(row[1])}

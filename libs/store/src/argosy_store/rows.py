@@ -209,6 +209,8 @@ class JobRecord:
     """Its runs by attempt."""
     spec_body: bytes | None = None
     """Its spec, JSON array of manifests; read for single jobs only."""
+    spec_layout: bytes = b""
+    """Layout of its spec, the API's own affair; where the spec was read."""
     class_definition: bytes = b""
     """Definition of its scheduling class (`argosy_core.job.classes`)."""
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.failure_kind import FailureKind
 from argosy_core.job.members import Members, member_key
 from argosy_core.job.options import OPTION_NAMES, UNSET, JobOptions
+from argosy_core.job.retry_rules import RetryRules, with_rules
 from argosy_core.placement import NodeSampler
 from argosy_core.scheduler import CapacityColumns, SpecReference, StateColumns
 from argosy_simulation import WorldPlan
@@ -20,6 +22,7 @@ __all__ = [
     "BAG_LAYOUT",
     "LAYOUTS",
     "POD_LAYOUT",
+    "RETRY_LAYOUT",
     "Report",
     "capacity_columns",
     "empty_book",
@@ -31,7 +34,18 @@ POD_LAYOUT = b'[["Pod","work"]]'
 """Layout of a job of one pod."""
 BAG_LAYOUT = b'[["Service","front"],["Pod","one"],["Pod","two"]]'
 """Layout of a bag whose first object is no pod."""
-LAYOUTS = (POD_LAYOUT, BAG_LAYOUT)
+RETRY_LAYOUT = with_rules(
+    POD_LAYOUT,
+    RetryRules(
+        max_failed_runs=3,
+        by_kind=((FailureKind.EXIT_CODE, 2), (FailureKind.EVICTED, 1)),
+        first_back_off_s=60.0,
+        back_off_factor=3.0,
+        max_back_off_s=100.0,
+    ),
+)
+"""One pod, three failed runs, and two if the last failed by its exit code; 60 s and then 100 s between them."""
+LAYOUTS = (POD_LAYOUT, BAG_LAYOUT, RETRY_LAYOUT)
 """All, by their index in a plan."""
 _MOST_CLASSES = 100
 

@@ -169,6 +169,7 @@ def _draft_of(job: Job) -> JobDraft:
         job_set=job.job_set,
         manifests=job.manifests,
         groups=job.groups,
+        retry=job.retry,
         priority=job.priority,
         client_id=f"again-{job.id}",
         labels=job.labels,

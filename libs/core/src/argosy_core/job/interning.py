@@ -13,6 +13,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.job.retry_rules import RetryRules
+
 __all__ = ["InternTable", "Layout", "SpecTable", "distinct"]
 
 _FEW: Final = 64
@@ -135,23 +137,27 @@ class Layout:
     """Names in the user's manifests."""
     pod_count: int
     """How many of them are pods; these stand at the end."""
+    rules: RetryRules | None = None
+    """What the spec says of runs that fail; None for nothing."""
 
     @staticmethod
     def parse(text: bytes) -> Layout:
-        """Return the layout written as JSON [[kind, name], ...].
+        """Return the layout written as JSON [[kind, name], ...], and behind them the rules for retries, if any.
 
         Raises:
             ValueError: The text is no layout, has no pod, or has pods before other objects.
         """
         try:
-            rows = [(str(kind), str(name)) for kind, name in json.loads(text)]
-        except (TypeError, RecursionError) as cause:
+            entries = json.loads(text)
+            rules = RetryRules.parse(entries.pop()) if entries and type(entries[-1]) is dict else None
+            rows = [(str(kind), str(name)) for kind, name in entries]
+        except (TypeError, AttributeError, KeyError, RecursionError) as cause:
             raise ValueError(f"not a layout: {text[:80]!r}") from cause
         kinds = tuple(kind for kind, _ in rows)
         pod_count = kinds.count("Pod")
         if not pod_count or any(kind == "Pod" for kind in kinds[: len(kinds) - pod_count]):
             raise ValueError(f"not a layout with its pods last: {text[:80]!r}")
-        return Layout(kinds=kinds, names=tuple(name for _, name in rows), pod_count=pod_count)
+        return Layout(kinds=kinds, names=tuple(name for _, name in rows), pod_count=pod_count, rules=rules)
 
 
 class SpecTable:
@@ -165,6 +171,8 @@ class SpecTable:
         self._object_counts = np.zeros(64, dtype=np.int16)
         self._pod_counts = np.zeros(64, dtype=np.int16)
         self._parsed: dict[bytes, Layout] = {}
+        self.has_rules = False
+        """Whether a spec with rules for retries was ever held: most pools have none, and need not look."""
 
     def __len__(self) -> int:
         """Return the number of spec references held."""
@@ -210,6 +218,7 @@ class SpecTable:
         layout_indices = self._layouts.intern(texts)
         self._layouts.acquire(layout_indices)
         parsed = [self._parse(text) for text in texts]
+        self.has_rules |= any(layout.rules is not None for layout in parsed)
         self._layout_of[indices] = layout_indices
         self._object_counts[indices] = [len(layout.kinds) for layout in parsed]
         self._pod_counts[indices] = [layout.pod_count for layout in parsed]

@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation
+from argosy_core.job.failure_kind import FailureKind
 
 __all__ = [
     "FAILURE_REASONS",
@@ -139,27 +140,6 @@ class ObjectState(IntEnum):
     """The object existed and is gone though nobody of ours deleted it."""
     UNKNOWN = 8
     """The cluster cannot tell (node unreachable)."""
-
-
-class FailureKind(IntEnum):
-    """Why an object failed; codes as in argosy.executor.v1.FailureKind."""
-
-    NONE = 0
-    """No failure."""
-    EXIT_CODE = 1
-    """A container ended with a non-zero exit code."""
-    OUT_OF_MEMORY = 2
-    """A container was killed for using too much memory."""
-    EVICTED = 3
-    """The pod was evicted."""
-    IMAGE = 4
-    """The image could not be had."""
-    INFRASTRUCTURE = 5
-    """The node or cluster failed; not the job's fault."""
-    REJECTED = 6
-    """The API server refused the object; repeating cannot help."""
-    TIME_LIMIT = 7
-    """The run took longer than the job's time limit and was stopped for it; said by leaders alone."""
 
 
 FAILURE_REASONS: Final[Mapping[FailureKind, str]] = {

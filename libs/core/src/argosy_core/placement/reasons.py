@@ -39,3 +39,5 @@ class WaitReason(IntEnum):
     """The clusters that could hold it are not heard: their samplers or executors are away."""
     NO_LEADER = 13
     """Nobody leads its pool now."""
+    BACK_OFF = 14
+    """Its last run failed; it is tried again when its back-off is over."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from argosy_core.arrays import Int8s, Int32s, Int64s
 from argosy_core.job.live import BACKING_OFF, CANCEL_REQUESTED, HELD, STOP_SENT, TIMED_OUT
 from argosy_core.job.members import MAX_STORED_ATTEMPT, Members
+from argosy_core.job.retry_rules import RETRIED
 from argosy_core.job.rows import JobUpdates, RunUpdates
 from argosy_core.job.states import (
     FAILURE_REASONS,
@@ -25,8 +26,6 @@ from argosy_core.scheduler.codes import (
     EVENT_FAILED,
     EVENT_REQUEUED,
     EVENT_SUCCEEDED,
-    FAILURE_EVICTED,
-    FAILURE_INFRASTRUCTURE,
     JOB_CANCELLED,
     JOB_FAILED,
     JOB_QUEUED,
@@ -41,15 +40,14 @@ from argosy_core.scheduler.events import Detail, EventBuffer
 from argosy_core.scheduler.messages import ClusterRuns, StateColumns
 from argosy_core.scheduler.preempting import are_preempted
 from argosy_core.scheduler.progress import Progress
+from argosy_core.scheduler.retrying import failed_run_limits, run_back_off_s
 from argosy_core.scheduler.rows import Texts, job_ends, job_updates, run_updates, runs_by_cluster
 from argosy_core.scheduler.run_members import follow_members
 from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.work_ends import note_ended
 
-__all__ = ["NOTHING_ENDED", "Ended", "back_off_s", "finish"]
+__all__ = ["NOTHING_ENDED", "Ended", "finish"]
 
-_RETRIED: Final = (FAILURE_EVICTED, FAILURE_INFRASTRUCTURE)
-"""Failures that are not the job's own."""
 _NO_NODES: Final = (int(FailureKind.REJECTED), int(FailureKind.TIME_LIMIT))
 """Failures with which no node has to do."""
 _REQUEUE: Final = JOB_QUEUED
@@ -139,14 +137,13 @@ def finish(state: PoolState, columns: StateColumns, progress: Progress, *, event
     live, slots = state.live, ends.slots
     handle, attempt = live.handle[slots], live.attempt[slots].astype(np.int32)
     ends = _preempt(state, _time_out(state, ends))
-    run_end, job_end = _judge(state, ends)
-    failed = (run_end == RUN_FAILED) | (run_end == RUN_LOST)
-    live.failures[slots[failed]] += 1
-    exhausted = (job_end == _REQUEUE) & (live.failures[slots] >= state.settings.max_runs)
+    run_end, job_end, limits = _judge(state, ends)
+    exhausted = (job_end == _REQUEUE) & (limits > 0)
     reason = ends.reason.copy()
     worn = ~exhausted & (job_end == _REQUEUE) & (attempt >= MAX_STORED_ATTEMPT)
+    texts = [(exhausted & (limits == limit), limit) for limit in np.unique(limits[exhausted]).tolist()]
     for chosen, text in (
-        (exhausted, f"{state.settings.max_runs} runs ended for reasons that are not the job's own"),
+        *((chosen, f"{limit} runs ended for reasons that are not the job's own") for chosen, limit in texts),
         (worn, f"a job has at most {MAX_STORED_ATTEMPT} runs"),
     ):
         if chosen.any():
@@ -323,20 +320,26 @@ def _stopped_end(state: PoolState, slots: Int32s) -> npt.NDArray[np.int16]:
     return np.where(are_preempted(state, slots) & ~asked, RUN_PREEMPTED, RUN_CANCELLED).astype(np.int16)
 
 
-def _judge(state: PoolState, ends: _Ends) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
-    """Return how each run ended and what its job becomes (QUEUED: waits again).
+def _judge(state: PoolState, ends: _Ends) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16], Int64s]:
+    """Return how each run ended, what its job becomes (QUEUED: waits again), and how many failed runs are too many.
 
-    What the pod did wins over what was asked; a pod that did not succeed after its stop was sent was killed by it.
+    The third is 0 where the run did not fail, or where so many have not failed yet. What the pod did wins over what was
+    asked; a pod that did not succeed after its stop was sent was killed by it.
     """
-    flags = state.live.flags[ends.slots]
+    live, slots = state.live, ends.slots
+    flags = live.flags[slots]
     asked, stopped = (flags & CANCEL_REQUESTED) != 0, ((flags & STOP_SENT) != 0) & ((flags & TIMED_OUT) == 0)
     succeeded = ends.pod_end == RUN_SUCCEEDED
-    run_end = np.where(stopped & ~succeeded, _stopped_end(state, ends.slots), ends.pod_end).astype(np.int16)
-    own = run_end == RUN_FAILED
-    if own.any():
-        own &= ~np.isin(ends.failure, _RETRIED)
+    run_end = np.where(stopped & ~succeeded, _stopped_end(state, slots), ends.pod_end).astype(np.int16)
+    limits = np.zeros(slots.size, dtype=np.int64)
+    failed = np.flatnonzero((run_end == RUN_FAILED) | (run_end == RUN_LOST))
+    if failed.size:
+        live.failures[slots[failed]] += 1
+        limits[failed] = failed_run_limits(state, slots[failed], run_end[failed], ends.failure[failed])
+        limits[live.failures[slots] < limits] = 0
+    own = (run_end == RUN_FAILED) & (limits > 0) & ~np.isin(ends.failure, RETRIED)
     job_end = np.select([succeeded, own, asked], [JOB_SUCCEEDED, JOB_FAILED, JOB_CANCELLED], JOB_QUEUED)
-    return run_end, job_end.astype(np.int16)
+    return run_end, job_end.astype(np.int16), limits
 
 
 def _say_ends(
@@ -381,17 +384,5 @@ def _requeue(state: PoolState, slots: Int32s, failure: Int64s, now_s: float) -> 
     state.count_queued(slots, 1)
     failed = failure > 0
     if failed.any():
-        state.back_off_until(slots[failed], now_s + back_off_s(state, live.failures[slots[failed]].astype(np.int64)))
+        state.back_off_until(slots[failed], now_s + run_back_off_s(state, slots[failed]))
     state.push_queued(slots[(live.flags[slots] & BACKING_OFF) == 0])
-
-
-def back_off_s(state: PoolState, failures: Int64s) -> npt.NDArray[np.float64]:
-    """Return how long to back off after so many failures, seconds: doubling from the first, bounded.
-
-    Args:
-        state: The pool.
-        failures: int64[n]; 0 counts as 1.
-    """
-    settings = state.settings
-    doublings = np.clip(failures - 1, 0, 40).astype(np.float64)
-    return np.minimum(settings.back_off_initial_s * 2.0**doublings, settings.back_off_max_s)

@@ -37,7 +37,6 @@ from argosy_core.scheduler.effects import (
     RecoverEffects,
     RowsMissing,
 )
-from argosy_core.scheduler.ends import back_off_s
 from argosy_core.scheduler.events import EventBuffer
 from argosy_core.scheduler.held_amounts import take_held_amounts
 from argosy_core.scheduler.ingest import executor_rows
@@ -47,6 +46,7 @@ from argosy_core.scheduler.plan import time_out_runs
 from argosy_core.scheduler.preempting import recover_preempted
 from argosy_core.scheduler.progress import broken_runs
 from argosy_core.scheduler.promises import recover_promises
+from argosy_core.scheduler.retrying import back_off_s, run_back_off_s
 from argosy_core.scheduler.rows import job_ends
 from argosy_core.scheduler.run_members import add_members, follow_members, run_states
 from argosy_core.scheduler.state import BagFailure, PoolState
@@ -216,9 +216,11 @@ def _recover_back_offs(state: PoolState, loaded: LoadedColumns, now_s: float) ->
     slots = live.slots(loaded.jobs.handle[rows])
     there = slots >= 0
     slots, rows = slots[there], rows[there]
-    moments_s = loaded.failed_time_us[rows] / 1e6 + back_off_s(state, live.failures[slots].astype(np.int64))
+    back_off = run_back_off_s(state, slots)
+    moments_s = loaded.failed_time_us[rows] / 1e6 + back_off
     chosen = state.stage_is_queued(slots) & (moments_s > now_s)
-    state.back_off_until(slots[chosen], np.minimum(moments_s[chosen], now_s + state.settings.back_off_max_s))
+    # The database's clock may be ahead.
+    state.back_off_until(slots[chosen], np.minimum(moments_s[chosen], now_s + back_off[chosen]))
 
 
 def _recover_round_state(state: PoolState, stored: RoundStateColumns, now_s: float) -> None:

@@ -40,7 +40,6 @@ from argosy_core.scheduler.answers import Answers
 from argosy_core.scheduler.asking import choose, find_placeable, find_unjudged
 from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
-from argosy_core.scheduler.ends import back_off_s
 from argosy_core.scheduler.freed import note_left
 from argosy_core.scheduler.making_room import make_room
 from argosy_core.scheduler.messages import ClusterRuns
@@ -48,6 +47,7 @@ from argosy_core.scheduler.passing import Passing
 from argosy_core.scheduler.plan import decide_stops, lease_columns, round_state, time_out_runs
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
 from argosy_core.scheduler.promises import find_due, give_promises, plan_asking, review_promises
+from argosy_core.scheduler.retrying import back_off_s
 from argosy_core.scheduler.run_members import add_members
 from argosy_core.scheduler.state import PoolState, RoundStatistics
 from argosy_core.scheduler.weighing import advance_weights

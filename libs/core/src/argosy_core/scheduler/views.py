@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
@@ -343,7 +344,11 @@ def _back_off_texts(state: PoolState, slot: int, now_s: float) -> list[str]:
         return []
     handle, failed = int(state.live.handle[slot]), int(state.live.failed_attempts[slot])
     until_s = max((moment for moment, other in state.back_off if other == handle), default=0.0)
-    return [f"tried again in {until_s - now_s:.1f} s after {failed} conflicts"] if until_s > now_s else []
+    if until_s <= now_s:
+        return []
+    what = f"{failed} conflicts" if failed else f"{int(state.live.failures[slot])} failed runs"
+    moment = datetime.fromtimestamp(until_s, UTC)
+    return [f"backs off until {moment:%H:%M:%S} UTC, for {until_s - now_s:.1f} s more, after {what}"]
 
 
 def _reason(state: PoolState, slot: int) -> WaitReason:
@@ -359,7 +364,7 @@ def _reason(state: PoolState, slot: int) -> WaitReason:
     if limit_text(state, slot):
         return WaitReason.LIMIT
     if state.live.flags[slot] & BACKING_OFF:
-        return WaitReason.CONFLICT
+        return WaitReason.CONFLICT if state.live.failed_attempts[slot] else WaitReason.BACK_OFF
     return WaitReason(int(_class_reasons(state, state.live.class_index[slot : slot + 1].astype(np.int64))[0]))
 
 

@@ -19,6 +19,7 @@ from argosy.api.v1 import job_pb2
 from argosy_core.job.after import decode_after
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.pod_groups import is_of_groups, read_groups
+from argosy_core.job.retry_rules import rules_of
 from argosy_core.scheduler import Explanation, FilterCount, QueueStanding, StartBand
 from argosy_store.rows import JobRecord, RunRecord
 
@@ -98,7 +99,7 @@ def job_message(record: JobRecord) -> job_pb2.Job:
         labels=record.labels,
         annotations=record.annotations,
         runs=[_run_message(run) for run in record.runs],
-        spec=_spec_message(record.spec_body) if record.spec_body is not None else None,
+        spec=_spec_message(record.spec_body, record.spec_layout) if record.spec_body is not None else None,
         lifetime=duration(record.lifetime_s),
         time_limit=duration(record.time_limit_s),
         estimate=duration(record.estimate_s),
@@ -109,12 +110,40 @@ def job_message(record: JobRecord) -> job_pb2.Job:
     )
 
 
-def _spec_message(body: bytes) -> job_pb2.JobSpec:
+def _retry_message(layout: bytes) -> job_pb2.RetryRules | None:
+    """Return what a spec says of runs that fail, None for nothing."""
+    rules = rules_of(layout)
+    if rules is None:
+        return None
+    return job_pb2.RetryRules(
+        max_failed_runs=rules.max_failed_runs,
+        by_kind=[
+            job_pb2.FailureLimit(kind=job_pb2.FailureKind.Name(kind), max_failed_runs=count)
+            for kind, count in rules.by_kind
+        ],
+        first_back_off=_span(rules.first_back_off_s),
+        back_off_factor=rules.back_off_factor,
+        max_back_off=_span(rules.max_back_off_s),
+    )
+
+
+def _span(seconds: float) -> Duration | None:
+    """Return a time in milliseconds as a Duration; 0 stays unset."""
+    if not seconds:
+        return None
+    message = Duration()
+    message.FromMilliseconds(round(1000 * seconds))
+    return message
+
+
+def _spec_message(body: bytes, layout: bytes) -> job_pb2.JobSpec:
     """Return a spec as it was submitted; members' pods without the names of their templates."""
+    retry = _retry_message(layout)
     if not is_of_groups(body):
-        return job_pb2.JobSpec(manifests=split_body(body))
+        return job_pb2.JobSpec(manifests=split_body(body), retry=retry)
     others, groups = read_groups(body)
     return job_pb2.JobSpec(
+        retry=retry,
         manifests=[json.dumps(manifest, separators=(",", ":")) for manifest in others],
         groups=[
             job_pb2.PodGroup(

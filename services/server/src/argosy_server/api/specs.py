@@ -15,11 +15,12 @@ from argosy_core.job.group_spec import group_hash, read_group_bag
 from argosy_core.job.options import UNSET
 from argosy_core.job.pod_groups import PodGroup
 from argosy_core.job.queue_policy import NO_DEFAULTS, PodDefaults, QueuePolicy, add_defaults
+from argosy_core.job.retry_rules import RetryRules, with_rules
 from argosy_core.job.spec import SpecLimits, spec_hash
 from argosy_core.job.spec_reader import SpecReader
 from argosy_store.submits import SpecRow
 
-__all__ = ["PolicySpecs", "ReadSpec", "SpecCache", "unreadable"]
+__all__ = ["NO_EXTRAS", "PolicySpecs", "ReadSpec", "SpecCache", "SpecExtras", "spec_key", "unreadable"]
 
 _MAX_POLICIES: Final = 32
 _POLICY_BYTES: Final = 8 << 20
@@ -46,6 +47,26 @@ class ReadSpec:
     """Seconds after which its pods end by themselves; `UNSET` for never."""
     pod_labels: tuple[tuple[str, str], ...] = ()
     """Labels of its pods, sorted, which are labels of its jobs, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecExtras:
+    """What a spec says beside its manifests."""
+
+    groups: tuple[PodGroup, ...] = ()
+    """Its groups of pods."""
+    rules: RetryRules | None = None
+    """What it says of runs that fail."""
+
+
+NO_EXTRAS: Final = SpecExtras()
+"""Nothing, as nearly all specs."""
+
+
+def spec_key(manifests: Sequence[bytes], extras: SpecExtras) -> bytes:
+    """Return 16 bytes that name a spec: `spec_hash` of its manifests if it says nothing beside them."""
+    key = group_hash(manifests, extras.groups) if extras.groups else spec_hash(manifests)
+    return key if extras.rules is None else spec_hash([key, with_rules(b"[]", extras.rules)])
 
 
 def unreadable(key: bytes, violations: tuple[FieldViolation, ...]) -> ReadSpec:
@@ -103,24 +124,25 @@ class SpecCache:
             self._read.move_to_end(key)
         return found
 
-    def read(self, manifests: Sequence[bytes], key: bytes | None = None, groups: Sequence[PodGroup] = ()) -> ReadSpec:
+    def read(self, manifests: Sequence[bytes], key: bytes | None = None, extras: SpecExtras = NO_EXTRAS) -> ReadSpec:
         """Return a spec after reading it; remembered unless something is wrong with it.
 
         Args:
             manifests: The spec, JSON.
-            key: `spec_hash` of the manifests as received, or `group_hash` with groups, if it is known.
-            groups: Its groups, their templates JSON.
+            key: `spec_key` of the spec as received, if it is known.
+            extras: What it says beside them, templates of groups as JSON.
         """
-        key = given = key or (group_hash(manifests, groups) if groups else spec_hash(manifests))
+        key = given = key or spec_key(manifests, extras)
+        groups = extras.groups
         if self._defaults:
             depth = self._limits.max_depth
             manifests = add_defaults(manifests, self._defaults, max_depth=depth)
             templates = add_defaults([one.template.encode() for one in groups], self._defaults, max_depth=depth)
-            groups = [replace(one, template=text.decode()) for one, text in zip(groups, templates, strict=True)]
-            given = group_hash(manifests, groups) if groups else spec_hash(manifests)
+            groups = tuple(replace(one, template=text.decode()) for one, text in zip(groups, templates, strict=True))
+            given = spec_key(manifests, replace(extras, groups=groups))
         bag = read_group_bag(manifests, groups, self._limits) if groups else self._reader.read(manifests, given)
         spec = ReadSpec(
-            row=SpecRow(hash=given, body=bag.body, layout=bag.layout_definition()),
+            row=SpecRow(hash=given, body=bag.body, layout=with_rules(bag.layout_definition(), extras.rules)),
             definition=bag.class_definition,
             namespaces=bag.namespaces,
             violations=bag.violations,

@@ -14,11 +14,11 @@ from argosy.api.v1 import job_pb2
 from argosy_core.access import Verb
 from argosy_core.errors import AlreadyExists, FieldViolation, NotFound, NotPermitted, QuotaExceeded
 from argosy_core.job.findings import MAX_FINDING_COUNT
-from argosy_core.job.group_spec import group_hash
 from argosy_core.job.identity import parse_id
 from argosy_core.job.pod_groups import PodGroup
 from argosy_core.job.queue_policy import QueuePolicy
-from argosy_core.job.spec import spec_hash
+from argosy_core.job.retry_rules import RetryRules
+from argosy_core.job.states import FailureKind
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.validation import check_request
@@ -26,7 +26,7 @@ from argosy_server.api.admission import AdmittedJobs, KnownQueue, admit
 from argosy_server.api.job_codec import job_ids
 from argosy_server.api.manifests import is_json, to_json
 from argosy_server.api.queue_cache import QueueCache
-from argosy_server.api.specs import PolicySpecs, ReadSpec, SpecCache, unreadable
+from argosy_server.api.specs import NO_EXTRAS, PolicySpecs, ReadSpec, SpecCache, SpecExtras, spec_key, unreadable
 from argosy_server.api.submit_gather import SubmitGather
 from argosy_server.api.submit_items import ItemColumns, keeps_rules, read_items
 from argosy_store.queue_limits import counts_by_queue
@@ -82,12 +82,16 @@ class Submission:
         """
         items = read_items(list(request.items))
         texts = [[manifest.encode() for manifest in spec.manifests] for spec in request.specs]
-        groups = {place: _groups_of(spec) for place, spec in enumerate(request.specs) if spec.groups}
-        if groups or not keeps_rules(texts, items) or request.validation not in _VALIDATIONS:
+        extras = {
+            place: SpecExtras(groups=_groups_of(spec), rules=_rules_of(spec))
+            for place, spec in enumerate(request.specs)
+            if spec.groups or spec.HasField("retry")
+        }
+        if extras or not keeps_rules(texts, items) or request.validation not in _VALIDATIONS:
             check_request(request)
         generation = self._queues.generation
         queues = _usable(await self._queues.find(set(items.queues)), items.queues)
-        read, items = await self._read_specs(texts, groups, items, queues)
+        read, items = await self._read_specs(texts, extras, items, queues)
         specs, warnings = _validated(read, request.validation)
         jobs = admit(items, queues, specs, max_job_count=self._max_job_count)
         await self._check_others(items)
@@ -136,7 +140,7 @@ class Submission:
     async def _read_specs(
         self,
         texts: Sequence[Sequence[bytes]],
-        groups: Mapping[int, Sequence[PodGroup]],
+        extras: Mapping[int, SpecExtras],
         items: ItemColumns,
         queues: Mapping[str, KnownQueue],
     ) -> tuple[list[ReadSpec], ItemColumns]:
@@ -148,7 +152,8 @@ class Submission:
         policies = {queue.policy for queue in queues.values()}
         if len(policies) <= 1:
             only = self._specs.of(next(iter(policies), None))
-            return [await self._read_spec(text, groups.get(at, ()), at, only) for at, text in enumerate(texts)], items
+            every = [(text, extras.get(at, NO_EXTRAS), at) for at, text in enumerate(texts)]
+            return [await self._read_spec(*one, only) for one in every], items
         used: list[dict[QueuePolicy | None, int]] = [{} for _ in texts]
         for name, place in zip(items.queues, items.specs, strict=True):
             if name in queues and place < len(texts):
@@ -157,7 +162,7 @@ class Submission:
         further: list[ReadSpec] = []
         for place, text in enumerate(texts):
             judges = map(self._specs.of, used[place] or [None])
-            readings = [await self._read_spec(text, groups.get(place, ()), place, known) for known in judges]
+            readings = [await self._read_spec(text, extras.get(place, NO_EXTRAS), place, known) for known in judges]
             faults = tuple(fault for reading in readings for fault in reading.violations)
             specs.append(replace(readings[0], violations=faults))
             for policy, reading in zip(list(used[place])[1:], readings[1:], strict=True):
@@ -170,20 +175,22 @@ class Submission:
         return [*specs, *further], replace(items, specs=places)
 
     async def _read_spec(
-        self, manifests: Sequence[bytes], groups: Sequence[PodGroup], number: int, known: SpecCache
+        self, manifests: Sequence[bytes], extras: SpecExtras, number: int, known: SpecCache
     ) -> ReadSpec:
-        key = group_hash(manifests, groups) if groups else spec_hash(manifests)
+        key = spec_key(manifests, extras)
         spec = known.find(manifests, key)
         if spec is not None:
             return spec
         METRICS.parsed_specs.inc()
         if number % _READS_PER_TURN == _READS_PER_TURN - 1:
             await asyncio.sleep(0)
-        if all(map(is_json, (*manifests, *(one.template.encode() for one in groups)))):
-            return known.read(manifests, key, groups)
+        if all(map(is_json, (*manifests, *(one.template.encode() for one in extras.groups)))):
+            return known.read(manifests, key, extras)
         # Reading YAML takes a hundred times as long.
-        read = await asyncio.to_thread(to_json, manifests, groups)
-        return unreadable(key, read[2]) if read[2] else known.read(read[0], key, read[1])
+        converted, groups, violations = await asyncio.to_thread(to_json, manifests, extras.groups)
+        if violations:
+            return unreadable(key, violations)
+        return known.read(converted, key, replace(extras, groups=tuple(groups)))
 
 
 def _groups_of(spec: job_pb2.JobSpec) -> tuple[PodGroup, ...]:
@@ -199,6 +206,21 @@ def _groups_of(spec: job_pb2.JobSpec) -> tuple[PodGroup, ...]:
             after=one.after,
         )
         for one in spec.groups
+    )
+
+
+def _rules_of(spec: job_pb2.JobSpec) -> RetryRules | None:
+    """Return what a spec says of runs that fail; None for nothing."""
+    if not spec.HasField("retry"):
+        return None
+    given = spec.retry
+    limits = {FailureKind(one.kind): one.max_failed_runs for one in given.by_kind}
+    return RetryRules(
+        max_failed_runs=given.max_failed_runs,
+        by_kind=tuple(sorted(limits.items())),
+        first_back_off_s=given.first_back_off.ToMilliseconds() / 1000,
+        back_off_factor=given.back_off_factor,
+        max_back_off_s=given.max_back_off.ToMilliseconds() / 1000,
     )
 
 

@@ -93,6 +93,7 @@ class WaitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     WAIT_REASON_CORDONED: _ClassVar[WaitReason]
     WAIT_REASON_AWAY: _ClassVar[WaitReason]
     WAIT_REASON_NO_LEADER: _ClassVar[WaitReason]
+    WAIT_REASON_BACK_OFF: _ClassVar[WaitReason]
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_QUEUED: JobState
 JOB_STATE_LEASED: JobState
@@ -151,6 +152,7 @@ WAIT_REASON_LIMIT: WaitReason
 WAIT_REASON_CORDONED: WaitReason
 WAIT_REASON_AWAY: WaitReason
 WAIT_REASON_NO_LEADER: WaitReason
+WAIT_REASON_BACK_OFF: WaitReason
 
 class PodGroup(_message.Message):
     __slots__ = ("name", "min", "max", "template", "max_hops", "shares_nodes", "after")
@@ -170,13 +172,37 @@ class PodGroup(_message.Message):
     after: str
     def __init__(self, name: _Optional[str] = ..., min: _Optional[int] = ..., max: _Optional[int] = ..., template: _Optional[str] = ..., max_hops: _Optional[int] = ..., shares_nodes: bool = ..., after: _Optional[str] = ...) -> None: ...
 
+class FailureLimit(_message.Message):
+    __slots__ = ("kind", "max_failed_runs")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MAX_FAILED_RUNS_FIELD_NUMBER: _ClassVar[int]
+    kind: FailureKind
+    max_failed_runs: int
+    def __init__(self, kind: _Optional[_Union[FailureKind, str]] = ..., max_failed_runs: _Optional[int] = ...) -> None: ...
+
+class RetryRules(_message.Message):
+    __slots__ = ("max_failed_runs", "by_kind", "first_back_off", "back_off_factor", "max_back_off")
+    MAX_FAILED_RUNS_FIELD_NUMBER: _ClassVar[int]
+    BY_KIND_FIELD_NUMBER: _ClassVar[int]
+    FIRST_BACK_OFF_FIELD_NUMBER: _ClassVar[int]
+    BACK_OFF_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    MAX_BACK_OFF_FIELD_NUMBER: _ClassVar[int]
+    max_failed_runs: int
+    by_kind: _containers.RepeatedCompositeFieldContainer[FailureLimit]
+    first_back_off: _duration_pb2.Duration
+    back_off_factor: float
+    max_back_off: _duration_pb2.Duration
+    def __init__(self, max_failed_runs: _Optional[int] = ..., by_kind: _Optional[_Iterable[_Union[FailureLimit, _Mapping]]] = ..., first_back_off: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., back_off_factor: _Optional[float] = ..., max_back_off: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
 class JobSpec(_message.Message):
-    __slots__ = ("manifests", "groups")
+    __slots__ = ("manifests", "groups", "retry")
     MANIFESTS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    RETRY_FIELD_NUMBER: _ClassVar[int]
     manifests: _containers.RepeatedScalarFieldContainer[str]
     groups: _containers.RepeatedCompositeFieldContainer[PodGroup]
-    def __init__(self, manifests: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[PodGroup, _Mapping]]] = ...) -> None: ...
+    retry: RetryRules
+    def __init__(self, manifests: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[PodGroup, _Mapping]]] = ..., retry: _Optional[_Union[RetryRules, _Mapping]] = ...) -> None: ...
 
 class RunAfter(_message.Message):
     __slots__ = ("job_ids", "until")
