@@ -100,11 +100,11 @@ def test_gang_that_fits_has_the_whole_cluster_for_candidate_among_the_others() -
 @pytest.mark.parametrize(
     ("groups", "reason", "miss"),
     [
-        ([group(3, 3)], WaitReason.NO_ROOM, "2 of 3 pods fit"),
+        ([group(3, 3)], WaitReason.NO_ROOM, "2 of 3 pods fit now"),
         ([group(4, 2), group(1, 8, name="w")], WaitReason.NO_ROOM, "2 of 2 pods fit, 8 of 8 pods of w fit, each by"),
-        ([group(3, 5)], WaitReason.MISMATCH, "2 of 5 pods fit"),
-        ([group(5, 1)], WaitReason.MISMATCH, "0 of 1 pods fit"),
-        ([group(2, 4, max_hops=0)], WaitReason.MISMATCH, "2 of 4 pods fit within 0 hops"),
+        ([group(3, 5)], WaitReason.MISMATCH, "4 of 5 pods fit even if nothing else runs"),
+        ([group(5, 1)], WaitReason.MISMATCH, "0 of 1 pods fit even if"),
+        ([group(2, 4, max_hops=0)], WaitReason.MISMATCH, "2 of 4 pods fit within 0 hops even if"),
         ([group(1, 13, whole_nodes=True)], WaitReason.NO_ROOM, "8 of 13 pods fit on whole nodes"),
     ],
 )
@@ -247,3 +247,37 @@ def test_gang_of_which_a_plugin_refuses_one_pod_is_refused_whole(point: Point) -
     assert session.ledger.totals().free[0] == 16
     session.ledger.check_invariants()
     assert len(plugin.undone) == (4 if point is Point.RESERVE else 0)
+
+
+def ask_where(session: SamplerSession, *class_ids: int) -> list[list[int]]:
+    """Return the nodes that could hold each of some classes if no runs were there."""
+    count = len(class_ids)
+    request = SampleRequest(
+        class_ids=np.array(class_ids, np.int32),
+        wanted=np.ones(count, np.int32),
+        complete=np.ones(count, np.int8),
+        resources=("cpu",),
+        nodes_to_sample_ratio=1.0,
+        for_promise=np.ones(count, np.bool_),
+    )
+    reply = session.sample(1, request)
+    return [part.tolist() for part in np.split(reply.node[reply.could_hold], reply.could_hold_offset[1:-1])]
+
+
+def test_nodes_that_could_hold_a_gang_are_those_of_which_least_must_come_free() -> None:
+    """As many as it needs, near enough; they stand beside those of other classes."""
+    nodes = {f"n{number}": {"rack": f"r{number // 2}"} for number in range(6)}
+    session = session_of(group(4, 2, max_hops=2), nodes=nodes, topology=("rack",))
+    for row, cores in enumerate((1, 4, 2, 2, 1, 4)):
+        session.define([(10 + row, SchedulingClass(requests=(("cpu", cores),)))])
+        line = CommitRequest(
+            members=Members.of([90 + row], [1]),
+            class_ids=np.array([10 + row], np.int32),
+            offset=np.array([0, 1], np.int32),
+            candidate=np.array([row], np.int32),
+        )
+        session.commit(1, line)
+    single, gang, again = ask_where(session, SINGLE, GANG, SINGLE)
+    assert gang == [2, 3]
+    assert sorted(single) == sorted(again) == list(range(6))
+    assert ask_where(session_of(group(5, 2)), GANG) == [[]]

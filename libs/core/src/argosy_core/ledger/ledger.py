@@ -202,6 +202,16 @@ class NodeLedger:
         occupied[table.node[(table.hold > 0) & (table.handle >= 0)]] = True
         return occupied
 
+    def without_runs(self) -> NodeTable:
+        """Return the nodes as if no run were there; what else is there stays. Only read it, at once."""
+        table = self._placements
+        slots = table.live()
+        slots = slots[table.handle[slots] >= 0]
+        free = self.nodes.free.copy()
+        for column, amount in zip(free, table.amounts[:, slots], strict=True):
+            np.add.at(column, table.node[slots], amount)
+        return self.nodes.emptied(free)
+
     def whole_nodes(self, pool: int = 0) -> tuple[Members, Int64s]:
         """Return the members of a pool's runs that have their nodes for themselves, and what each holds by that.
 

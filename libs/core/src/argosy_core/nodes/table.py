@@ -262,10 +262,14 @@ class NodeTable:
             usable_count=int(np.count_nonzero(usable)),
         )
 
-    def emptied(self) -> NodeTable:
-        """Return these nodes as if nothing were reserved on them; all else is shared, so only read it, at once."""
+    def emptied(self, free: Int64s | None = None) -> NodeTable:
+        """Return these nodes as if nothing were reserved on them; all else is shared, so only read it, at once.
+
+        Args:
+            free: (resource, node) what is free on them instead of all that they have.
+        """
         other = copy(self)
-        vars(other).update(_free=self._allocatable, ports=PortClaims())
+        vars(other).update(_free=self._allocatable if free is None else free, ports=PortClaims())
         return other
 
     # --- nodes --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy as np
 
 from argosy_core.arrays import Int8s, Int32s, Int64s
 from argosy_core.framework import Cycle, Framework, PlacementBatch, Point
-from argosy_core.gang import SubGroup, Topology, place_gang
+from argosy_core.gang import GangPlaces, SubGroup, Topology, place_gang
 from argosy_core.job.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeTable
@@ -136,13 +136,18 @@ class GangPlacer:
         return _Answer(
             reason=WaitReason.NO_ROOM if fits_empty else WaitReason.MISMATCH,
             kinds=int(np.bitwise_or.reduce(kinds_of(gang.pods))) if fits_empty else 0,
-            miss=self._miss(slot, groups),
+            miss=self._miss(slot, table, groups) + " now" if fits_empty else self._miss_when_empty(slot),
             eligible_count=eligible_count,
         )
 
-    def _miss(self, slot: int, groups: list[SubGroup]) -> str:
+    def _miss_when_empty(self, slot: int) -> str:
+        """As `_miss`, if nothing ran in the cluster."""
+        empty = self._ledger.nodes.emptied()
+        return self._miss(slot, empty, self._groups(slot, empty, is_empty=True)[0]) + " even if nothing else runs"
+
+    def _miss(self, slot: int, table: NodeTable, groups: list[SubGroup]) -> str:
         """Return how many pods of each sub-group fit by themselves where they are nearest, for people."""
-        free, parts = self._ledger.nodes.free, []
+        free, parts = table.free, []
         for group, told in zip(groups, self._ledger.classes.gangs[slot].groups, strict=True):
             fitting = _most_together(self._tree(), free, group)
             name = f" of {told.name}" if told.name else ""
@@ -162,6 +167,29 @@ class GangPlacer:
             groups, _ = self._groups(slot, empty, is_empty=True)
             self._when_empty[slot] = place_gang(self._tree(), empty.free, groups) is not None
         return self._when_empty[slot]
+
+    def could_hold(self, slot: int) -> Int32s:
+        """Return nodes that hold a gang if no runs are there, those that lack least; none if there are none.
+
+        What a node lacks is the largest share of it that runs must give back. Of the nodes in that order the fewest are
+        taken among which the gang fits.
+
+        Complexity: as `place_gang`, times the logarithm of the nodes.
+        """
+        table, empty = self._ledger.nodes, self._ledger.without_runs()
+        lacking = (empty.free - table.free) / np.maximum(table.allocatable, 1)
+        order = np.argsort(lacking.max(axis=0, initial=0.0), kind="stable")
+        groups, _ = self._groups(slot, empty, is_empty=True)
+        found: GangPlaces | None = None
+        low, high = 0, len(order)
+        while low < high:
+            middle = (low + high) // 2
+            places = place_gang(self._tree(), empty.free, _without(groups, order[middle + 1 :].astype(np.int32)))
+            if places is None:
+                low = middle + 1
+            else:
+                high, found = middle, places
+        return np.unique(np.concatenate(found.nodes)).astype(np.int32) if found is not None else _NO_NODES
 
     def take_fitting(self) -> tuple[Int32s, Int64s]:
         """Return gangs that wait and fit by now, each told once: slots, and how many of each fit at least.

@@ -348,8 +348,17 @@ class NodeSampler:
         """Return the nodes that could hold classes if nothing else ran there, where asked, and their offsets."""
         if not request.for_promise.any():
             return _NO_NODES, _NO_NODES
-        wanted = request.for_promise.astype(np.bool_) & (slots >= 0)
+        is_wanted = request.for_promise.astype(np.bool_)
+        wanted = is_wanted & (slots >= 0)
         found = self._waiting.could_hold(slots[wanted])
+        if self.ledger.classes.gangs:
+            slots = self.ledger.classes.slots(request.class_ids)
+            singles, wanted = iter(found), is_wanted & (slots >= 0)
+            gangs = self.ledger.classes.are_gangs(slots[wanted]).tolist()
+            found = [
+                self.gangs.could_hold(slot) if is_gang else next(singles)
+                for slot, is_gang in zip(slots[wanted].tolist(), gangs, strict=True)
+            ]
         counts = np.zeros(len(slots) + 1, np.int32)
         counts[1:][wanted] = [len(nodes) for nodes in found]
         return np.concatenate([_NO_NODES, *found]), np.cumsum(counts, dtype=np.int32)

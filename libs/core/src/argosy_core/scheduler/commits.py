@@ -92,6 +92,7 @@ class CommitStages:
         for row in np.flatnonzero(self._is_gang).tolist():
             self._sizes[row] = state.classes.gangs[int(live.class_index[slots[row]])].least_count
         self._avoided = _promised_nodes(state) if self._is_gang.any() else {}
+        self._gathered = _gathered_nodes(state) if self._is_gang.any() else {}
 
     @property
     def decided_count(self) -> int:
@@ -175,7 +176,13 @@ class CommitStages:
         """Return offsets and candidates of the members of runs, gangs with the nodes that they may not have."""
         line, number = self._lines(rows)
         avoided = self._avoided.get(cluster, _NO_NODES)
-        parts = [avoided if gang else own for gang, own in zip(self._is_gang[rows].tolist(), candidates, strict=True)]
+        kept = self._gathered.get(cluster, (_NO_NODES, -1))
+        parts = [
+            own if not is_gang else avoided if handle == kept[1] else np.union1d(avoided, kept[0])
+            for is_gang, handle, own in zip(
+                self._is_gang[rows].tolist(), self.handle[rows].tolist(), candidates, strict=True
+            )
+        ]
         counts = np.where(number == 0, np.array([part.size for part in parts])[line], 0)
         return np.concatenate([[0], np.cumsum(counts)]), np.concatenate(parts).astype(np.int32)
 
@@ -224,7 +231,7 @@ class CommitStages:
         self.status[ended] = np.where(self._was_refused[ended], _REFUSED, _CONFLICTED)
         # What a gang found too little room for says the next answer about its class; on promised nodes it may see some.
         gangs = ended[self._is_gang[ended] & ~self._was_refused[ended]]
-        self.status[gangs] = _REFUSED if self._avoided else _UNDECIDED
+        self.status[gangs] = _REFUSED if self._avoided or self._gathered else _UNDECIDED
         _, number = self._lines(rows[placed])
         kept = sizes[placed]
         return Placed(
@@ -251,3 +258,12 @@ def _promised_nodes(state: PoolState) -> dict[int, Int32s]:
         cluster: np.flatnonzero(np.isin(state.clusters.nodes[cluster].by_sampler, nodes)).astype(np.int32)
         for cluster, nodes in promised.items()
     }
+
+
+def _gathered_nodes(state: PoolState) -> dict[int, tuple[Int32s, int]]:
+    """Return by cluster the sampler node indices of the nodes that are kept for a gang, and for which."""
+    if state.promises.gathered is None:
+        return {}
+    names = state.clusters.nodes[state.promises.gathered.cluster]
+    rows = np.flatnonzero(np.isin(names.by_sampler, names.intern(state.promises.gathered.nodes))).astype(np.int32)
+    return {state.promises.gathered.cluster: (rows, state.promises.gathered.handle)}

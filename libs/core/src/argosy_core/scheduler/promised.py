@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from argosy_core.backfill import PromiseKind
 
-__all__ = ["BrokenBy", "PromisedStart", "PromisedStarts"]
+__all__ = ["BrokenBy", "GatheredNodes", "PromisedStart", "PromisedStarts"]
 
 _MOST_REMEMBERED: Final = 256
 """Jobs of which is remembered since when they are heads, and whose promise was broken last."""
@@ -46,6 +46,20 @@ class PromisedStart:
     """Node name index in that cluster; others start there only as far as that does not delay the job."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatheredNodes:
+    """Nodes that are kept for one gang, see `gathering`."""
+
+    handle: int
+    """The job."""
+    cluster: int
+    """Cluster index."""
+    nodes: tuple[str, ...]
+    """Their names."""
+    until_s: float
+    """Until when at most, seconds since the Unix epoch."""
+
+
 @dataclass(slots=True)
 class PromisedStarts:
     """The promises that stand, and which heads wait for one."""
@@ -64,6 +78,8 @@ class PromisedStarts:
     """Handles of jobs of these kinds that are tried in every round beside the waiting heads."""
     left: dict[int, float] = field(default_factory=dict)
     """Handle -> until when it counts as ended, of jobs of these kinds whose nodes are seen to be free of them."""
+    gathered: GatheredNodes | None = None
+    """Nodes that are kept for a gang."""
     _head_since_s: dict[int, float] = field(default_factory=dict)
     _asked: dict[int, tuple[float, int]] = field(default_factory=dict)
 

@@ -138,7 +138,7 @@ def plan_asking(state: PoolState, slots: Int32s, now_s: float) -> tuple[Int32s, 
     state.ensure_class_grid()
     reason = state.waits.reason[classes, : len(clusters)]
     where = ((reason == WaitReason.NO_ROOM) | (reason == WaitReason.NONE)) & clusters.usable()
-    where &= (state.classes.requests[classes][:, None] <= clusters.largest).all(axis=2)
+    where &= (state.classes.node_needs(classes)[:, None] <= clusters.largest).all(axis=2)
     return classes, where
 
 

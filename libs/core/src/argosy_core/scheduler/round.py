@@ -41,6 +41,7 @@ from argosy_core.scheduler.asking import choose, find_placeable, find_unjudged
 from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.freed import note_left
+from argosy_core.scheduler.gathering import find_gathering, gather, gathered_entries, review_gathered
 from argosy_core.scheduler.making_room import make_room
 from argosy_core.scheduler.messages import ClusterRuns
 from argosy_core.scheduler.passing import Passing
@@ -111,7 +112,8 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
     advance_weights(state, now_s)
     make_room(state, now_s)
     review_promises(state, now_s)
-    due_heads = find_due(state, now_s) if state.heads.size else _NOBODY
+    review_gathered(state, now_s)
+    due_heads = np.append(find_due(state, now_s), find_gathering(state, now_s)) if state.heads.size else _NOBODY
     if state.waits.expire(now_s) or due_heads.size:
         state.change_count += 1
     return Round(state, rng, now_s=now_s, due_heads=due_heads)
@@ -233,7 +235,9 @@ class Round:
         job_sets = state.job_sets.job_set_id[live.job_set[jobs.slots]].tolist() if last_choices else []
         passing = self._find_passing(jobs, rng)
 
-        def place(job: int, class_index: int, barred: frozenset[int] = _NOTHING) -> bool:
+        kept = self._find_kept(rng)
+
+        def place(job: int, class_index: int, barred: frozenset[int] = kept) -> bool:
             class_id = class_ids[class_index]
             last = last_choices.get((job_sets[job], class_id), _NOTHING) if last_choices else _NOTHING
             if decider.place(class_id, last, barred):
@@ -243,7 +247,7 @@ class Round:
 
         def place_beside(job: int, kind: int) -> bool:
             assert passing is not None
-            is_placed = place(job, passing.class_of[kind], passing.barred(kind))
+            is_placed = place(job, passing.class_of[kind], passing.barred(kind) | kept)
             if is_placed:
                 passing.take(kind, decider.chosen_last())
             return is_placed
@@ -253,7 +257,8 @@ class Round:
             note_left(state, self._pool, self._now_s)
         turns = queues_of(state, self._rows)
         placed = walk(turns, jobs, place) if passing is None else walk(turns, passing.jobs, place_beside)
-        self._answers.note_waits(self._pool.faults, passing.clusters if passing is not None else ())
+        promised = {state.promises.gathered.cluster} if kept and state.promises.gathered is not None else set()
+        self._answers.note_waits(self._pool.faults, promised | (passing.clusters if passing is not None else set()))
         self._stages = CommitStages(state, jobs.slots[placed], decider.decision())
         self._told_count = state.clusters.told_count.copy()
         self._statistics.decided_count = self._stages.decided_count
@@ -266,6 +271,13 @@ class Round:
         self._pool.merge(rng)
         passing = Passing(self._state, self._pool, jobs, self._now_s)
         return passing if passing.entries else None
+
+    def _find_kept(self, rng: np.random.Generator) -> frozenset[int]:
+        """Return the entries of the candidates that are kept for a gang."""
+        if self._state.promises.gathered is None:
+            return _NOTHING
+        self._pool.merge(rng)
+        return gathered_entries(self._state, self._pool)
 
     def _last_choices(self, rng: np.random.Generator) -> dict[tuple[int, int], frozenset[int]]:
         """Return which entries of the candidates are the last choice, by job set id and class id."""
@@ -412,7 +424,10 @@ class Round:
         state = self._state
         if self._due_heads.size:
             leased = self._stages.slots[np.concatenate(self._leased)] if self._leased and self._stages else _NOBODY
-            give_promises(state, self._due_heads, self._answers.could_hold(), leased=leased, now_s=now_s)
+            is_gang = state.classes.are_gangs(state.live.class_index[self._due_heads])
+            singles, told = self._due_heads[~is_gang], self._answers.could_hold()
+            give_promises(state, singles, told, leased=leased, now_s=now_s)
+            gather(state, self._due_heads[is_gang], told, now_s)
             elect_heads(state)
         state.promises.note_heads(state.heads.tolist(), now_s)
         review_promises(state, now_s)

@@ -200,6 +200,7 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
                 *(["runs are stopped to make room for it"] if handle in state.room.nominated else []),
                 *_back_off_texts(state, slot, now_s),
                 *_promise_texts(state, handle, now_s),
+                *_gathered_texts(state, handle),
             ]
         )
         if waits
@@ -244,6 +245,14 @@ def standings(state: PoolState, handles: Int64s) -> dict[int, tuple[JobStage, Wa
                 reason = alike[kind] if kind in alike else alike.setdefault(kind, _reason(state, slot))
         found[handle] = (stage, reason)
     return found
+
+
+def _gathered_texts(state: PoolState, handle: int) -> list[str]:
+    gathered = state.promises.gathered
+    if gathered is None or gathered.handle != handle:
+        return []
+    where = f"{len(gathered.nodes)} nodes of {state.clusters.names[gathered.cluster]}"
+    return [f"{where} are kept for it until all its pods fit"]
 
 
 def _told_promise(state: PoolState, handle: int) -> ToldPromise | None:
