@@ -24,7 +24,7 @@ from argosy.channel_credentials import hash_token
 from argosy.debug.v1 import debug_pb2
 from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
-from argosy_core.access import Role, Verb
+from argosy_core.access import Principal, Role, Verb
 from argosy_runtime.access.guard import AccessSettings
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_server.api.rules import RULES
@@ -446,3 +446,27 @@ async def test_grant_holds_for_queues_below_and_not_above(mesh: Mesh) -> None:
     await mesh.api.access.AddGrants(access_pb2.AddGrantsRequest(grants=[grant]), **root)
     listed = await mesh.api.queues.ListQueues(queue_pb2.ListQueuesRequest(), metadata=bearer("stranger"))
     assert [queue.name for queue in listed.queues] == ["bottom", "middle"]
+
+
+async def test_refused_calls_are_in_the_audit_counted_and_bounded(mesh: Mesh) -> None:
+    """Who tried what, from where and how often: one row for each kind, and for whoever is not known none by name."""
+    request = queue_pb2.DeleteQueueRequest(name=OTHERS)
+    for metadata in (bearer("stranger"), bearer("stranger"), bearer("nobody's")):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await mesh.api.queues.DeleteQueue(request, metadata=metadata)
+    await mesh.api.app.refused_calls.store_counts()
+    asked = access_pb2.ListAuditRecordsRequest(page_size=2)
+    records = (await mesh.api.access.ListAuditRecords(asked, metadata=bearer("auditor"))).records
+    assert {(one.principal, one.kind, one.name.rpartition("/")[2], one.detail) for one in records} == {
+        ("stranger", "Call", "DeleteQueue", "PERMISSION_DENIED, 2 times"),
+        ("", "Call", "DeleteQueue", "UNAUTHENTICATED, 1 times"),
+    }
+    for number in range(200):
+        mesh.api.app.refused_calls.note(f"/x/{number}", Principal(name="stranger"), "PERMISSION_DENIED")
+    with psycopg.connect(mesh.api.url, autocommit=True) as connection:
+        before = connection.execute("SELECT count(*) FROM audit_records").fetchone()
+        await mesh.api.app.refused_calls.store_counts()
+        after = connection.execute("SELECT count(*) FROM audit_records").fetchone()
+    assert before is not None
+    assert after is not None
+    assert after[0] - before[0] == 101

@@ -33,8 +33,15 @@ from typing import Any, Final
 import grpc
 
 from argosy.error_details import DETAILS_KEY
-from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, QuotaExceeded
-from argosy_runtime.access.guard import Caller, Guard
+from argosy_core.errors import (
+    ArgosyError,
+    BackendUnavailable,
+    InvalidRequest,
+    NotAuthenticated,
+    NotPermitted,
+    QuotaExceeded,
+)
+from argosy_runtime.access.guard import CALLER, Caller, Guard
 from argosy_runtime.errors import code_of, details_of, from_rpc_error, message_of
 from argosy_runtime.logs import Logger, get_logger
 from argosy_runtime.metrics import METRICS
@@ -93,6 +100,7 @@ class _Method:
 
     name: str
     inner: Callable[..., Any]
+    decode: Callable[[bytes], object]
     places: Places
     cost: float
     """What a call of it takes of its peer's rate."""
@@ -163,16 +171,22 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
             self._handlers[method] = made
         return made
 
-    def _method(self, name: str, inner: Callable[..., Any], places: Places) -> _Method:
+    def _method(self, name: str, handler: Any, inner: Callable[..., Any], places: Places) -> _Method:  # noqa: ANN401 - grpc has no type for it
         is_exempt = name.startswith(_EXEMPT)
         cost = 0.0 if is_exempt or name in self._unmetered else 1.0
         return _Method(
-            name=name, inner=inner, places=places, cost=cost, is_exempt=is_exempt, is_open=name.startswith(_HEALTH)
+            name=name,
+            inner=inner,
+            decode=_forgiving(handler.request_deserializer),
+            places=places,
+            cost=cost,
+            is_exempt=is_exempt,
+            is_open=name.startswith(_HEALTH),
         )
 
     def _unary_handler(self, handler: Any, name: str) -> Any:  # noqa: ANN401 - grpc has no type for it
         places = self._health if name.startswith(_HEALTH) else self._calls
-        method = self._method(name, handler.unary_unary, places)
+        method = self._method(name, handler, handler.unary_unary, places)
 
         # Without `_guarded`: unary calls are the hot path, and a context manager takes its part of each (measured).
         async def serve(_: object, context: Any) -> object:  # noqa: ANN401 - the generated type is private
@@ -183,7 +197,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
                 place = await self._enter(method, peer, context)
                 if self._guard is not None and not method.is_open:
                     await self._guard.admit(name, context)
-                return await method.inner(await _read(method, place, context), context)
+                return await method.inner(await self._read(method, place, context), context)
             except asyncio.CancelledError:
                 code = grpc.StatusCode.CANCELLED
                 raise
@@ -198,7 +212,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
 
         return grpc.stream_unary_rpc_method_handler(
             serve,
-            request_deserializer=_forgiving(handler.request_deserializer),
+            request_deserializer=None,  # decoded here, once it is known whose bytes they are
             response_serializer=handler.response_serializer,
         )
 
@@ -207,24 +221,24 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         if inner is None:
             raise NotImplementedError("client-streaming methods are not part of the protocol")
         places = self._streams.setdefault(name.rpartition("/")[0], Places(self._limits.streams))
-        method = self._method(name, inner, places)
-        reads_stream = handler.request_streaming
+        method = self._method(name, handler, inner, places)
+        reads_stream, read_all = handler.request_streaming, self._read_all
 
         async def generate(_: object, context: Any) -> AsyncIterator[object]:  # noqa: ANN401 - see above
             async with self._guarded(method, context) as place, _counted(name):
-                request = _read_all(method, place, context) if reads_stream else await _read(method, place, context)
+                request = read_all(method, place, context) if reads_stream else await self._read(method, place, context)
                 async for response in inner(request, context):
                     yield response
 
         async def write(_: object, context: Any) -> None:  # noqa: ANN401 - see above
             async with self._guarded(method, context) as place, _counted(name):
-                request = _read_all(method, place, context) if reads_stream else await _read(method, place, context)
+                request = read_all(method, place, context) if reads_stream else await self._read(method, place, context)
                 await inner(request, context)
 
         # A handler may yield its answers or write them to the context; grpcio must be shown the same kind.
         return grpc.stream_stream_rpc_method_handler(
             generate if inspect.isasyncgenfunction(inner) else write,
-            request_deserializer=_forgiving(handler.request_deserializer),
+            request_deserializer=None,  # decoded here, once it is known whose bytes they are
             response_serializer=handler.response_serializer,
         )
 
@@ -238,8 +252,9 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
                 yield place
                 return
             caller = await self._guard.admit(method.name, context)
-            async with self._watched(self._guard, method.name, caller, context):
-                yield place
+            with self._guard.quotas.stream(caller.principal):
+                async with self._watched(self._guard, method.name, caller, context):
+                    yield place
         except asyncio.CancelledError:
             code = grpc.StatusCode.CANCELLED
             raise
@@ -331,6 +346,40 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         finally:
             watching.cancel()
 
+    async def _read(self, method: _Method, place: Place, context: Any) -> object:  # noqa: ANN401 - see above
+        """Return the one message of a call.
+
+        Raises:
+            InvalidRequest: It is malformed, or none came.
+            QuotaExceeded: Its sender has sent too much.
+        """
+        data = await context.read()
+        method.places.note_body(place)
+        if data is grpc.aio.EOF:
+            raise InvalidRequest("the call ended without a request message")
+        return self._decode(method, data)
+
+    async def _read_all(
+        self,
+        method: _Method,
+        place: Place,
+        context: Any,  # noqa: ANN401 - see above
+    ) -> AsyncIterator[object]:
+        while True:
+            data = await context.read()
+            method.places.note_body(place)
+            if data is grpc.aio.EOF:
+                return
+            yield self._decode(method, data)
+
+    def _decode(self, method: _Method, data: bytes) -> object:
+        if self._guard is not None and not method.is_open:
+            self._guard.quotas.take_bytes(CALLER.get().principal, len(data))
+        message = method.decode(data)
+        if message is _MALFORMED:
+            raise InvalidRequest(MALFORMED_TEXT)
+        return message
+
     def _sweep_later(self, after_s: float) -> None:
         self._sweep = asyncio.get_running_loop().call_later(after_s, self._end_overdue)
 
@@ -359,6 +408,8 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         if isinstance(error, ArgosyError) and code_of(error) != grpc.StatusCode.INTERNAL:
             if isinstance(error, QuotaExceeded) and error.resource is not None and error.resource.kind == "Server":
                 METRICS.grpc_refused.labels(error.reason).inc()
+            if self._guard is not None and isinstance(error, (NotAuthenticated, NotPermitted)):
+                self._guard.on_refused(method, CALLER.get().principal, code_of(error).name)
             return _Answer(code=code_of(error), text=message_of(error), details=details_of(error))
         if isinstance(error, NotImplementedError) and _code_of_context(context) == grpc.StatusCode.UNIMPLEMENTED:
             # What generated base classes do for a method that a role does not serve.
@@ -415,40 +466,8 @@ async def _counted(method: str) -> AsyncIterator[None]:
         METRICS.grpc_streams.labels(method).dec()
 
 
-async def _read(method: _Method, place: Place, context: Any) -> object:  # noqa: ANN401 - see above
-    """Return the one message of a call.
-
-    Raises:
-        InvalidRequest: It is malformed, or none came.
-    """
-    message = await context.read()
-    method.places.note_body(place)
-    if message is _MALFORMED:
-        raise InvalidRequest(MALFORMED_TEXT)
-    if message is grpc.aio.EOF:
-        raise InvalidRequest("the call ended without a request message")
-    return message
-
-
-async def _read_all(
-    method: _Method,
-    place: Place,
-    context: Any,  # noqa: ANN401 - see above
-) -> AsyncIterator[object]:
-    while True:
-        message = await context.read()
-        method.places.note_body(place)
-        if message is grpc.aio.EOF:
-            return
-        if message is _MALFORMED:
-            raise InvalidRequest(MALFORMED_TEXT)
-        yield message
-
-
-def _forgiving(deserializer: Callable[[bytes], object] | None) -> Callable[[bytes], object] | None:
-    if deserializer is None:
-        return None
-    decode = deserializer
+def _forgiving(deserializer: Callable[[bytes], object] | None) -> Callable[[bytes], object]:
+    decode = deserializer or bytes  # methods that nobody knows have none
 
     def deserialize(data: bytes) -> object:
         try:

@@ -26,6 +26,11 @@ _INSERT: Final = (
     "INSERT INTO audit_records (method, principal, acted_by, host, kind, name, detail)"
     " SELECT %s, %s, %s, %s, n.* FROM unnest(%s::text[], %s::text[], %s::text[]) AS n"
 )
+_INSERT_REFUSED: Final = (
+    "INSERT INTO audit_records (method, principal, acted_by, host, kind, name, detail)"
+    " SELECT n.method, n.principal, n.acted_by, n.host, 'Call', n.name, n.detail FROM unnest(%s::text[], %s::text[],"
+    " %s::text[], %s::text[], %s::text[], %s::text[]) AS n (method, principal, acted_by, host, name, detail)"
+)
 _LIST: Final = (
     f"SELECT {_COLUMNS} FROM audit_records WHERE (%s = 0 OR id < %s) AND (%s = '' OR principal = %s)"
     " AND (%s = '' OR name = %s) AND create_time_us >= %s ORDER BY id DESC LIMIT %s"
@@ -85,11 +90,21 @@ def note_changes(connection: StoreConnection, changes: Sequence[tuple[str, str, 
 
 
 class AuditCalls:
-    """What an API replica reads of the audit."""
+    """What an API replica does with the audit beside changes."""
 
     def __init__(self, connections: Connections) -> None:
         """Keep the connections."""
         self._connections = connections
+
+    def note_refused_calls(self, calls: Sequence[tuple[Actor, str]]) -> None:
+        """Note calls that were refused for who makes them: who, and how it was answered; in one statement.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        rows = [(one.method, one.principal, one.acted_by, one.host, one.method, text) for one, text in calls]
+        with self._connections.read() as connection:
+            connection.execute(_INSERT_REFUSED, [list(column) for column in zip(*rows, strict=True)])
 
     def list_audit(
         self, before_id: int = 0, limit: int = 100, *, principal: str = "", name: str = "", from_time_us: int = 0

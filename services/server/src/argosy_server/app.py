@@ -39,6 +39,7 @@ from argosy_server.api.leader_view import LeaderRoleLike, Servicer
 from argosy_server.api.pool_settings import PoolSettings
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.queues import QueueService
+from argosy_server.api.refused_calls import RefusedCalls
 from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.rules import RULES
 from argosy_server.api.scheduling import SchedulingService
@@ -92,6 +93,8 @@ class ServerApp:
         """Finds leaders."""
         self.permissions = GrantedPermissions(self.store, self.threads, config.access)
         """What callers may do."""
+        self.refused_calls = RefusedCalls(self.store, self.threads)
+        """Notes who was refused."""
         guard = self._make_guard() if config.asks_who_calls else None
         self.server = GrpcServer(config.grpc, guard=guard)
         """The gRPC server."""
@@ -114,7 +117,13 @@ class ServerApp:
         async def invited_by(token_hash: str) -> str:
             return await self.threads.look_up(self.store.invited_cluster, token_hash)
 
-        return Guard(self._config.access, rules=RULES, permissions_of=self.permissions.of, invited_by=invited_by)
+        return Guard(
+            self._config.access,
+            rules=RULES,
+            permissions_of=self.permissions.of,
+            invited_by=invited_by,
+            on_refused=self.refused_calls.note,
+        )
 
     def _servicers(self) -> list[Servicer]:
         config = self._config
@@ -208,6 +217,8 @@ class ServerApp:
             life.spawn(
                 maintain(config.database_url, retention_days, config.access.audit_retention_days), name="maintenance"
             )
+        if config.asks_who_calls and config.role != "relay":
+            life.spawn(self.refused_calls.run(), name="refused calls")
         if config.role in {"api", "both"}:
             for number in range(config.api.submit_transaction_count):
                 life.spawn(self.gather.work(), name=f"submits {number}")

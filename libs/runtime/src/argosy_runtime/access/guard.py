@@ -18,6 +18,7 @@ from argosy.channel_credentials import INVITATION_PREFIX, hash_token
 from argosy_core.access import ANYBODY, EVERYTHING, Permissions, Principal, Rule, Verb, is_subject
 from argosy_core.errors import InvalidRequest, NotAuthenticated, NotFound, NotPermitted
 from argosy_runtime.access.certificates import certificate_principal
+from argosy_runtime.access.quotas import QuotaSettings, UserQuotas
 from argosy_runtime.access.tokens import TokenFile
 
 __all__ = [
@@ -55,6 +56,8 @@ class CallerSettings:
     """Trust domain of SPIFFE identities in client certificates."""
     check_again_s: float = 2.0
     """How often a stream's caller is asked for again; who was revoked keeps a stream so long at most."""
+    quotas: QuotaSettings = field(default_factory=QuotaSettings)
+    """How much one user may ask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +155,7 @@ class Guard:
         rules: What each method takes, by its path; one that is not there is nobody's.
         permissions_of: Says what a principal may do.
         invited_by: Says which cluster an invitation is for, by the hash of its token; None where nobody is invited.
+        on_refused: Told of each call that was refused for who makes it: method, its caller, and the code's name.
 
     Raises:
         InvalidRequest: A file of the settings cannot be used.
@@ -164,8 +168,13 @@ class Guard:
         rules: Mapping[str, Rule],
         permissions_of: Callable[[Principal], Awaitable[Permissions]],
         invited_by: Callable[[str], Awaitable[str]] | None = None,
+        on_refused: Callable[[str, Principal, str], None] | None = None,
     ) -> None:
         """Read the files."""
+        self.on_refused = on_refused or _forget
+        """Told of each call that was refused for who makes it: method, its caller, and the code's name."""
+        self.quotas = UserQuotas(settings.quotas)
+        """What users have taken of their quotas."""
         self._invited_by = invited_by
         self._tokens = TokenFile(settings.tokens_file) if settings.tokens_file else None
         self._installation = settings.installation
@@ -180,15 +189,17 @@ class Guard:
         Raises:
             NotAuthenticated: It is not known who calls.
             NotPermitted: The caller may not call the method, or act as another.
+            QuotaExceeded: The caller has made too many calls.
             BackendUnavailable: What is granted cannot be read.
         """
         caller = await self._identify(context)
+        CALLER.set(caller)
+        self.quotas.take_call(caller.principal)
         rule = self._rules.get(method)
         if rule is None:
             raise NotPermitted("nobody may call this method here")
         rule.require(caller.principal, caller.permissions)
         caller.method = method
-        CALLER.set(caller)
         return caller
 
     async def admit_again(self, method: str, context: CallContext, caller: Caller) -> None:
@@ -259,6 +270,11 @@ class Guard:
         if not (await self._permissions_of(principal)).may_act_as_others:
             raise NotPermitted("acting as another user needs the role impersonator; an administrator can grant it")
         return Principal(name=name, groups=groups, acted_by=principal.name)
+
+
+def _forget(method: str, principal: Principal, code: str) -> None:
+    """Note nothing of a refused call."""
+    del method, principal, code
 
 
 def cluster_guard(settings: CallerSettings, *, cluster: str, rules: Mapping[str, Rule]) -> Guard:
