@@ -1,5 +1,6 @@
 """Kustomize bases and Helm chart, taken by a real API server; the rights they give, by the same server's answers."""
 
+import base64
 import json
 import subprocess
 import sys
@@ -12,11 +13,17 @@ import yaml
 from images.helm import find_helm
 from testbed.cluster import KubeApi
 
+from argosy.api.v1 import access_pb2, access_pb2_grpc
+from argosy.channel_credentials import ChannelCredentials
 from argosy_agent.config import AgentConfig
+from argosy_client import ArgosyClient
 from argosy_cluster_agent.config import ClusterAgentConfig
-from argosy_core.errors import BackendUnavailable
+from argosy_core.access import ANYONE, Permissions, Principal
+from argosy_core.errors import BackendUnavailable, NotAuthenticated
 from argosy_executor.config import ExecutorConfig
+from argosy_runtime.access.guard import CALLER, CallerSettings, Guard
 from argosy_runtime.config import load_config
+from argosy_runtime.grpc_server import GrpcServer, GrpcSettings
 from argosy_sampler.config import SamplerConfig
 from argosy_server.config import ServerConfig
 
@@ -64,6 +71,17 @@ CONFIGS: dict[str, type[Any]] = {
     "SERVER": ServerConfig, "SAMPLER": SamplerConfig, "EXECUTOR": ExecutorConfig, "CLUSTER_AGENT": ClusterAgentConfig,
     "AGENT": AgentConfig,
 }  # fmt: skip
+
+
+WHO = "/argosy.api.v1.AccessService/WhoAmI"
+
+
+class WhoAmI(access_pb2_grpc.AccessServiceServicer):
+    """Answers who calls."""
+
+    async def WhoAmI(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's name
+        """Answer the caller's name."""
+        return access_pb2.WhoAmIResponse(name=CALLER.get().principal.name)
 
 
 def say(line: str) -> None:
@@ -165,6 +183,54 @@ def documents_of(manifests: str, kind: str) -> dict[str, dict[str, Any]]:
     """Return the documents of a kind by name."""
     found = (document for document in yaml.safe_load_all(manifests) if document and document["kind"] == kind)
     return {document["metadata"]["name"]: document for document in found}
+
+
+async def test_chart_comes_up_with_tls_and_asks_who_calls(helm: str, tmp_path: Path) -> None:
+    """With the secrets that it draws a server knows its administrator, its cluster and other servers, and nobody else.
+
+    No server of the chart listens without them, and they are yours where you say so.
+    """
+    rendered = render_chart(helm, "--set", "security.hosts={argosy.example.org}")
+    for name, secret in documents_of(rendered, "Secret").items():
+        (tmp_path / name).mkdir()
+        for key, value in secret["data"].items():
+            (tmp_path / name / key).write_bytes(base64.b64decode(value))
+    for name, document in documents_of(rendered, "Deployment").items():
+        (container,) = document["spec"]["template"]["spec"]["containers"]
+        names = {entry["name"] for entry in container["env"]}
+        is_server = name in {"argosy-api", "argosy-leader"}
+        assert is_server == ("ARGOSY_SERVER_GRPC_CERTIFICATE_FILE" in names)
+        assert not (is_server and "ARGOSY_SERVER_GRPC_INSECURE" in names)
+    own = tmp_path / "argosy-server"
+
+    async def nothing(_: Principal) -> Permissions:
+        return Permissions()
+
+    settings = GrpcSettings(listen="127.0.0.1:0", certificate_file=str(own / "tls.crt"), key_file=str(own / "tls.key"))
+    guard = Guard(CallerSettings(tokens_file=str(own / "tokens.yaml")), rules={WHO: ANYONE}, permissions_of=nothing)
+    server = GrpcServer(settings, guard=guard)
+    server.add(access_pb2_grpc.add_AccessServiceServicer_to_server, WhoAmI(), "argosy.api.v1.AccessService")
+    await server.start()
+    try:
+        for name, known_as in (("admin", "admin"), ("cluster", "kubernetes"), ("server", "server")):
+            folder = tmp_path / f"argosy-{name}"
+            for server_name in ("argosy-server", "argosy-api.argosy.svc", "argosy.example.org", ""):
+                credentials = ChannelCredentials(
+                    authority_file=str(folder / "ca.crt"), token_file=str(folder / "token"), server_name=server_name
+                )
+                async with ArgosyClient(server.address, credentials=credentials) as client:
+                    assert (await client.who_am_i()).name == known_as
+        (tmp_path / "foreign").write_text("argosy_foreign")
+        stranger = ChannelCredentials(
+            authority_file=str(tmp_path / "argosy-admin" / "ca.crt"), token_file=str(tmp_path / "foreign")
+        )
+        async with ArgosyClient(server.address, credentials=stranger) as client:
+            with pytest.raises(NotAuthenticated):
+                await client.who_am_i()
+    finally:
+        await server.stop(0)
+    assert not documents_of(render_chart(helm, "--set", "security.create=false"), "Secret")
+    assert not documents_of(render_chart(helm, *CHARTS["cluster"]), "Secret")
 
 
 def test_roles_of_two_installations_do_not_collide(helm: str) -> None:

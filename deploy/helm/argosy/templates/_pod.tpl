@@ -87,11 +87,17 @@ spec:
         capabilities: {drop: [ALL]}
       volumeMounts:
         - {name: tmp, mountPath: /tmp}
+        {{- with .identity }}
+        - {name: identity, mountPath: /etc/argosy/identity, readOnly: true}
+        {{- end }}
         {{- with (.own | default dict).volumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
   volumes:
     - {name: tmp, emptyDir: {sizeLimit: 64Mi}}
+    {{- with .identity }}
+    - {name: identity, secret: {secretName: {{ . }}}}
+    {{- end }}
     {{- with (.own | default dict).volumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
