@@ -375,14 +375,17 @@ async def test_rules_for_retries_are_stored_with_the_spec_and_answered(api: Any)
             max_back_off=Duration(seconds=60),
         )
     )
+    request.specs[0].node_lost.replace_after.FromSeconds(90)
     (job_id,) = (await api.jobs.SubmitJobs(request)).job_ids
-    assert (await api.jobs.GetJob(job_pb2.GetJobRequest(id=job_id))).job.spec.retry == request.specs[0].retry
+    spec = (await api.jobs.GetJob(job_pb2.GetJobRequest(id=job_id))).job.spec
+    assert (spec.retry, spec.node_lost) == (request.specs[0].retry, request.specs[0].node_lost)
     with psycopg.connect(api.url) as connection:
         ((layout,),) = connection.execute("SELECT layout FROM job_specs").fetchall()
     rules = Layout.parse(bytes(layout)).rules
     assert rules is not None
+    assert rules.replace_after_s == 90.0
     assert (rules.limit(FailureKind.EXIT_CODE, 10), rules.limit(FailureKind.EVICTED, 10)) == (3, 4)
-    request.specs[0].ClearField("retry")
+    request.specs[0].ClearField("node_lost")
     with pytest.raises(grpc.RpcError) as told:
         await api.jobs.SubmitJobs(request)
     assert told.value.code() == grpc.StatusCode.ALREADY_EXISTS
@@ -407,3 +410,15 @@ async def test_rules_for_retries_that_cannot_be_are_refused(api: Any, rules: job
         await api.jobs.SubmitJobs(request)
     assert told.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert f"specs[0].retry.{field}" in (told.value.details() or "") or f"].{field}" in (told.value.details() or "")
+
+
+async def test_node_lost_may_be_said_alone(api: Any) -> None:
+    """A spec that only says what becomes of unheard runs answers no rules for retries; half a second is refused."""
+    request = make_item()
+    request.specs[0].node_lost.replace_after.FromSeconds(90)
+    (job_id,) = (await api.jobs.SubmitJobs(request)).job_ids
+    spec = (await api.jobs.GetJob(job_pb2.GetJobRequest(id=job_id))).job.spec
+    assert (spec.HasField("retry"), spec.node_lost.replace_after.seconds) == (False, 90)
+    request.specs[0].node_lost.replace_after.FromMilliseconds(500)
+    with pytest.raises(grpc.RpcError, match="replace_after"):
+        await api.jobs.SubmitJobs(request)

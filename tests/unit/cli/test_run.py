@@ -194,6 +194,7 @@ def test_distributed_job_that_was_printed_can_be_submitted_again(ended: FakeApi,
             back_off_factor=1.5,
         )
     )
+    job.spec.node_lost.replace_after.FromSeconds(90)
     printed = tmp_path / "job.json"
     printed.write_text(argosy("jobs", job.id, "-o", "json").out)
     assert argosy("submit", str(printed)).code == 0
@@ -201,3 +202,4 @@ def test_distributed_job_that_was_printed_can_be_submitted_again(ended: FakeApi,
     assert [(one.name, one.min, one.max, one.shares_nodes) for one in groups] == [("run", 4, 4, True)] * 2
     assert json.loads(groups[0].template) == json.loads(groups[1].template)
     assert [other.spec.retry for other in ended.jobs.values()] == [job.spec.retry] * 2
+    assert [other.spec.node_lost for other in ended.jobs.values()] == [job.spec.node_lost] * 2

@@ -482,6 +482,7 @@ spec:
     firstBackOff: 10s
     backOffFactor: 1.5
     maxBackOff: 5m
+  nodeLost: {replaceAfter: 90s}
 """
 
 
@@ -494,6 +495,7 @@ def test_rules_for_retries_are_read() -> None:
         first_back_off_s=10.0,
         back_off_factor=1.5,
         max_back_off_s=300.0,
+        replace_after_s=90.0,
     )
     assert draft.spec_key != replace(draft, retry=None).spec_key
 
@@ -505,6 +507,8 @@ def test_rules_for_retries_are_read() -> None:
         (("exit_code: 3", "exit_code: 251"), "f.yaml:7:", "must be a whole number from 1 to 250"),
         (("maxFailedRuns: 5", "maxRuns: 5"), "f.yaml:6:", "is no field of retry"),
         (("firstBackOff: 10s", "firstBackOff: 10"), "f.yaml:8:", "a number needs its unit"),
+        (("replaceAfter: 90s", "replaceAfter: 90"), "f.yaml:11:", "a number needs its unit"),
+        (("replaceAfter", "replace"), "f.yaml:11:", "is no field of nodeLost; did you mean replaceAfter?"),
         (("backOffFactor: 1.5", "backOffFactor: twice"), "f.yaml:9:", "must be a number"),
     ],
 )

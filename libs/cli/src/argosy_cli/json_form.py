@@ -50,7 +50,10 @@ def _member(owner: Any, name: str) -> tuple[str, Any]:  # noqa: ANN401 - any dat
     if name == "manifests":
         groups = [_group(group) for group in owner.groups]
         spec = {"manifests": [_parsed(manifest) for manifest in value]} | ({"groups": groups} if groups else {})
-        spec |= {"retry": _retry(owner.retry)} if owner.retry is not None else {}
+        if owner.retry is not None:
+            spec |= {"retry": said} if (said := _retry(owner.retry)) else {}
+            lost_s = owner.retry.replace_after_s
+            spec |= {"nodeLost": {"replaceAfter": f"{lost_s:g}s"}} if lost_s else {}
         return "spec", spec if value or groups else None
     if name == "after":
         return "after", {"jobIds": list(value), "until": owner.after_until} if value else None

@@ -6,6 +6,7 @@ Source: CONTRIBUTING.md, "protobuf objects go no further".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -129,7 +130,10 @@ def submit_message(
         if spec is None:
             spec = index_by_spec[key] = len(index_by_spec)
             request.specs.add(
-                manifests=draft.manifests, groups=map(_group_message, draft.groups), retry=_retry_message(draft.retry)
+                manifests=draft.manifests,
+                groups=map(_group_message, draft.groups),
+                retry=_retry_message(draft.retry),
+                node_lost=_lost_message(draft.retry),
             )
         request.items.add(
             spec=spec,
@@ -150,7 +154,7 @@ def submit_message(
 
 
 def _retry_message(rules: RetryRules | None) -> job_pb2.RetryRules | None:
-    if rules is None:
+    if rules is None or replace(rules, replace_after_s=0.0) == RetryRules():
         return None
     return job_pb2.RetryRules(
         max_failed_runs=rules.max_failed_runs,
@@ -164,6 +168,12 @@ def _retry_message(rules: RetryRules | None) -> job_pb2.RetryRules | None:
     )
 
 
+def _lost_message(rules: RetryRules | None) -> job_pb2.NodeLost | None:
+    if rules is None or not rules.replace_after_s:
+        return None
+    return job_pb2.NodeLost(replace_after=_span_message(rules.replace_after_s))
+
+
 def _span_message(seconds: float) -> Duration | None:
     """Return a time in milliseconds; 0 stays unset."""
     if not seconds:
@@ -174,7 +184,7 @@ def _span_message(seconds: float) -> Duration | None:
 
 
 def _retry_of(message: job_pb2.JobSpec) -> RetryRules | None:
-    if not message.HasField("retry"):
+    if not message.HasField("retry") and not message.HasField("node_lost"):
         return None
     given, known = message.retry, {kind.value for kind in FailureKind}
     return RetryRules(
@@ -184,6 +194,7 @@ def _retry_of(message: job_pb2.JobSpec) -> RetryRules | None:
         first_back_off_s=given.first_back_off.ToMilliseconds() / 1000,
         back_off_factor=given.back_off_factor,
         max_back_off_s=given.max_back_off.ToMilliseconds() / 1000,
+        replace_after_s=message.node_lost.replace_after.ToMilliseconds() / 1000,
     )
 
 

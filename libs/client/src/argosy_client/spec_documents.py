@@ -6,6 +6,7 @@ Source: `argosy_client.documents`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from argosy_client.field_reading import FieldReader, kind_text, manifest_text, parsed
@@ -23,7 +24,7 @@ def _spellings(*names: str) -> dict[str, str]:
     return camels | {name: name for name in names}
 
 
-_SPEC_FIELDS: Final = _spellings("manifests", "groups", "retry")
+_SPEC_FIELDS: Final = _spellings("manifests", "groups", "retry", "node_lost")
 _GROUP_FIELDS: Final = _spellings("name", "min", "max", "max_hops", "shares_nodes", "after", "template")
 _RETRY_FIELDS: Final = _spellings("max_failed_runs", "by_kind", "first_back_off", "back_off_factor", "max_back_off")
 _FAILURE_KINDS: Final = {kind.name.lower(): kind.name.lower() for kind in FailureKind if kind}
@@ -38,7 +39,10 @@ def read_spec(reader: FieldReader, spec: Value) -> tuple[tuple[str, ...], tuple[
     fields = reader.named(spec, _SPEC_FIELDS, "a spec", "spec.")
     groups = _read_groups(reader, fields["groups"]) if "groups" in fields else ()
     manifests = _read_manifests(reader, fields.get("manifests", [] if groups else None), has_groups=bool(groups))
-    return manifests, groups, _read_retry(reader, fields["retry"]) if "retry" in fields else None
+    rules = _read_retry(reader, fields["retry"]) if "retry" in fields else None
+    if "node_lost" in fields:
+        rules = replace(rules or RetryRules(), replace_after_s=_read_lost(reader, fields["node_lost"]))
+    return manifests, groups, rules
 
 
 def _read_manifests(reader: FieldReader, given: Value, *, has_groups: bool) -> tuple[str, ...]:
@@ -108,6 +112,16 @@ def _read_retry(reader: FieldReader, value: Value) -> RetryRules | None:
         back_off_factor=float(factor),
         max_back_off_s=float(reader.duration(fields, "max_back_off", None, path=path) or 0),
     )
+
+
+def _read_lost(reader: FieldReader, value: Value) -> float:
+    """Return after how long a run is replaced whose node is not heard of, seconds; 0 for never."""
+    if not isinstance(value, dict):
+        reader.fault("spec.nodeLost", f"must be a mapping, as {{replaceAfter: 5m}}, not {kind_text(value)}")
+        return 0.0
+    path = "spec.nodeLost."
+    fields = reader.named(value, _spellings("replace_after"), "nodeLost", path)
+    return float(reader.duration(fields, "replace_after", None, path=path) or 0)
 
 
 def _read_limits(reader: FieldReader, value: Value) -> tuple[tuple[FailureKind, int], ...]:

@@ -21,6 +21,7 @@ from argosy_simulation.plan import JobBook
 __all__ = [
     "BAG_LAYOUT",
     "LAYOUTS",
+    "LOST_LAYOUT",
     "POD_LAYOUT",
     "RETRY_LAYOUT",
     "Report",
@@ -45,7 +46,9 @@ RETRY_LAYOUT = with_rules(
     ),
 )
 """One pod, three failed runs, and two if the last failed by its exit code; 60 s and then 100 s between them."""
-LAYOUTS = (POD_LAYOUT, BAG_LAYOUT, RETRY_LAYOUT)
+LOST_LAYOUT = with_rules(POD_LAYOUT, RetryRules(replace_after_s=300.0))
+"""One pod, whose run counts as lost when its node was not heard of for 300 s."""
+LAYOUTS = (POD_LAYOUT, BAG_LAYOUT, RETRY_LAYOUT, LOST_LAYOUT)
 """All, by their index in a plan."""
 _MOST_CLASSES = 100
 

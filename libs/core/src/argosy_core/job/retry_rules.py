@@ -4,7 +4,7 @@ What is not said is as the installation's settings are: failures that are not th
 were lost) are tried again until `max_runs` runs have failed, all others end the job. Rules belong to a spec and travel
 with its layout, as its last element, so jobs without any cost nothing.
 
-Source: design section 3, "retry policy".
+Source: design section 3, "retry policy", "node_lost".
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class RetryRules:
     """By how much the next is longer each time, at least 1."""
     max_back_off_s: float = 0.0
     """Longest back-off, seconds."""
+    replace_after_s: float = 0.0
+    """After how long on a node that is not heard of a run counts as lost, seconds; 0 for never."""
 
     def limit(self, kind: int, max_runs: int) -> int:
         """Return how many failed runs end a job whose last one failed in this way.

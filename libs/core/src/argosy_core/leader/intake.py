@@ -54,6 +54,7 @@ from argosy_core.scheduler import (
     take_change_requests,
     take_jobs,
     take_states,
+    unheard_states,
 )
 from argosy_core.scheduler.codes import OBJECT_CANCELLED, OBJECT_RUNNING, OBJECT_SUCCEEDED
 from argosy_core.scheduler.messages import ClusterRuns
@@ -339,10 +340,11 @@ class Intake:
         """Take what executors reported, all at once; return it with the runs to stop for it."""
         reported, self.inbox = self.inbox, []
         failed, self._failed = self._failed, []
-        if not reported and not failed:
-            return reported, ()
         term = self._term
-        reports = [(states.session.cluster, states.columns) for states in reported]
+        unheard = unheard_states(term.state, term.now.db_s)
+        if not reported and not failed and not unheard:
+            return reported, ()
+        reports = [(states.session.cluster, states.columns) for states in reported] + unheard
         for cluster, runs, reason in failed:
             reports.append((cluster, failed_states(term.state, runs, reason, term.now.db_s)))
         handles = np.concatenate([columns.handle for _, columns in reports])

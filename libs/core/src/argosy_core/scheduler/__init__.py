@@ -125,7 +125,7 @@ from argosy_core.scheduler.messages import (
     SpecReference,
     StateColumns,
 )
-from argosy_core.scheduler.outcomes import failed_states, forget_cluster, take_states
+from argosy_core.scheduler.outcomes import failed_states, forget_cluster, take_states, unheard_states
 from argosy_core.scheduler.outlook import QueueBefore, QueueStanding, StartBand
 from argosy_core.scheduler.plan import lease_columns
 from argosy_core.scheduler.preempting import preempt
@@ -244,5 +244,6 @@ __all__ = [
     "take_held_amounts",
     "take_jobs",
     "take_states",
+    "unheard_states",
     "update_capacity",
 ]

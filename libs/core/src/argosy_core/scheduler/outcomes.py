@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s
-from argosy_core.job.live import IN_FLIGHT
+from argosy_core.job.live import IN_FLIGHT, LiveMembers
 from argosy_core.job.members import MAX_STORED_ATTEMPT, Members, waves
 from argosy_core.job.rows import ObjectUpdates
 from argosy_core.job.states import (
@@ -23,6 +23,7 @@ from argosy_core.scheduler.codes import (
     OBJECT_LEASED,
     OBJECT_LOST,
     OBJECT_UNKNOWN,
+    RUN_UNKNOWN,
 )
 from argosy_core.scheduler.effects import StateEffects
 from argosy_core.scheduler.ends import NOTHING_ENDED, finish
@@ -31,8 +32,9 @@ from argosy_core.scheduler.messages import ClusterRuns, StateColumns, join_state
 from argosy_core.scheduler.progress import Progress
 from argosy_core.scheduler.rows import object_updates, runs_by_cluster
 from argosy_core.scheduler.state import PoolState
+from argosy_core.scheduler.unheard import next_replacement_s, note_unheard, take_unheard
 
-__all__ = ["failed_states", "forget_cluster", "take_states"]
+__all__ = ["failed_states", "forget_cluster", "take_states", "unheard_states"]
 
 
 def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], now_s: float) -> StateEffects:
@@ -85,6 +87,8 @@ def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], n
     if held is not None:
         start_time_us = np.where(held < 0, start_time_us, live.members.start_time_us[held])
     updates = object_updates(columns, np.concatenate([*progress.applied, rows[:0]]), start_time_us)
+    if live.specs.has_rules:
+        note_unheard(state, np.unique(slots[current]), now_s)
     stops: tuple[ClusterRuns, ...] = ()
     if stale_count or progress.broken:
         broken = np.concatenate([*progress.broken, np.zeros(0, dtype=np.int32)])
@@ -193,8 +197,29 @@ def forget_cluster(state: PoolState, cluster: str, now_s: float) -> StateEffects
     slots = live.live_slots()
     slots = slots[(live.cluster[slots] == index) & ((live.flags[slots] & IN_FLIGHT) == 0) & (live.run_state[slots] > 0)]
     text = f"cluster {cluster} was forgotten"
-    columns = _every_object(state, slots, OBJECT_LOST, failure=FailureKind.NONE, text=text, now_s=now_s)
+    columns = _every_object(
+        state, live.live_members(slots), OBJECT_LOST, failure=FailureKind.NONE, text=text, now_s=now_s
+    )
     return take_states(state, [(cluster, columns)], now_s)
+
+
+def unheard_states(state: PoolState, now_s: float) -> list[tuple[str, StateColumns]]:
+    """Return states by cluster as if executors had reported as lost what has not been heard of for too long."""
+    if next_replacement_s(state) > now_s:
+        return []
+    held = state.live.live_members(take_unheard(state, now_s))
+    held = held.take(held.state == RUN_UNKNOWN)  # the others are stopped since the run has broken
+    clusters = state.live.cluster[held.slot]
+    text = "its node was not heard of for as long as the job waits"
+    return [
+        (
+            state.clusters.names[cluster],
+            _every_object(
+                state, held.take(clusters == cluster), OBJECT_LOST, failure=FailureKind.NONE, text=text, now_s=now_s
+            ),
+        )
+        for cluster in np.unique(clusters).tolist()
+    ]
 
 
 def failed_states(state: PoolState, runs: Members, reason: str, now_s: float) -> StateColumns:
@@ -209,15 +234,16 @@ def failed_states(state: PoolState, runs: Members, reason: str, now_s: float) ->
     live = state.live
     slots = live.slots(runs.handle)
     slots = np.unique(slots[(slots >= 0) & (live.attempt[slots] == runs.attempt) & (live.run_state[slots] > 0)])
-    return _every_object(state, slots, OBJECT_FAILED, failure=FailureKind.REJECTED, text=reason, now_s=now_s)
+    return _every_object(
+        state, live.live_members(slots), OBJECT_FAILED, failure=FailureKind.REJECTED, text=reason, now_s=now_s
+    )
 
 
 def _every_object(
-    state: PoolState, slots: Int32s, reached: int, *, failure: FailureKind, text: str, now_s: float
+    state: PoolState, held: LiveMembers, reached: int, *, failure: FailureKind, text: str, now_s: float
 ) -> StateColumns:
-    """Return one state for all objects of the present runs of jobs that have not ended."""
+    """Return one state for all objects of members of runs."""
     live = state.live
-    held = live.live_members(slots)
     counts = live.specs.object_counts(live.spec[held.slot]).astype(np.int64)
     every = held.keys[np.repeat(np.arange(held.slot.size), counts)]
     place = np.arange(len(every)) - np.repeat(np.cumsum(counts) - counts, counts)

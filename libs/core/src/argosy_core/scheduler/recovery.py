@@ -50,6 +50,7 @@ from argosy_core.scheduler.retrying import back_off_s, run_back_off_s
 from argosy_core.scheduler.rows import job_ends
 from argosy_core.scheduler.run_members import add_members, follow_members, run_states
 from argosy_core.scheduler.state import BagFailure, PoolState
+from argosy_core.scheduler.unheard import note_unheard
 from argosy_core.scheduler.weighing import weigh_again
 
 __all__ = ["adopt_plan", "placements_of", "recover", "rows_missing"]
@@ -96,6 +97,7 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
     waiting = slots[live.handle[slots] >= 0]
     waiting = waiting[live.run_state[waiting] == 0]
     _recover_back_offs(state, loaded, now_s)
+    note_unheard(state, held, now_s)
     state.push_queued(waiting[(live.flags[waiting] & BACKING_OFF) == 0])
     if loaded.round_state is not None:
         _recover_round_state(state, loaded.round_state, now_s)

@@ -51,6 +51,7 @@ from argosy_core.scheduler.promises import find_due, give_promises, plan_asking,
 from argosy_core.scheduler.retrying import back_off_s
 from argosy_core.scheduler.run_members import add_members
 from argosy_core.scheduler.state import PoolState, RoundStatistics
+from argosy_core.scheduler.unheard import next_replacement_s
 from argosy_core.scheduler.weighing import advance_weights
 
 __all__ = ["Round", "begin_round", "next_due_s"]
@@ -72,7 +73,7 @@ def next_due_s(state: PoolState, now_s: float) -> float:
 
     Complexity: O(queues) in NumPy.
     """
-    limit_s = min(state.time_limits.next_s(), state.promises.due_s)
+    limit_s = min(state.time_limits.next_s(), state.promises.due_s, next_replacement_s(state))
     if (
         state.unsent_stops
         or state.explained

@@ -120,14 +120,21 @@ class RoundStatistics:
     faults."""
 
 
+@dataclass(slots=True)
+class Unheard:
+    """Runs on nodes that are not heard of, whose specs say that they are to be replaced (`unheard`)."""
+
+    since: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """Handle -> (attempt, when it counts as lost)."""
+    due: list[tuple[float, int]] = field(default_factory=list)
+    """Heap of (moment, handle); those that are heard of again, or have ended, are left until they are due."""
+
+
 class PoolState:
     """Everything a pool's leader holds in memory; changed only by the functions of `argosy_core.scheduler`."""
 
     def __init__(
-        self,
-        settings: RoundSettings | None = None,
-        *,
-        decision_profile: DecisionProfile | None = None,
+        self, settings: RoundSettings | None = None, *, decision_profile: DecisionProfile | None = None
     ) -> None:
         """Start with nothing known.
 
@@ -167,6 +174,8 @@ class PoolState:
         """By class: whether some cluster could be asked for it when that was last found out."""
         self.wake_count = 0
         """Grows whenever a class may be placed that could not be before."""
+        self.unheard = Unheard()
+        """Runs on nodes that are not heard of and that are to be replaced."""
         self.change_count = 0
         """Grows with everything that may let a round place what the last one could not."""
         self.idle_at = -1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -19,7 +20,7 @@ from argosy.api.v1 import job_pb2
 from argosy_core.job.after import decode_after
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.pod_groups import is_of_groups, read_groups
-from argosy_core.job.retry_rules import rules_of
+from argosy_core.job.retry_rules import RetryRules, rules_of
 from argosy_core.scheduler import Explanation, FilterCount, QueueStanding, StartBand
 from argosy_store.rows import JobRecord, RunRecord
 
@@ -110,10 +111,9 @@ def job_message(record: JobRecord) -> job_pb2.Job:
     )
 
 
-def _retry_message(layout: bytes) -> job_pb2.RetryRules | None:
+def _retry_message(rules: RetryRules | None) -> job_pb2.RetryRules | None:
     """Return what a spec says of runs that fail, None for nothing."""
-    rules = rules_of(layout)
-    if rules is None:
+    if rules is None or replace(rules, replace_after_s=0.0) == RetryRules():
         return None
     return job_pb2.RetryRules(
         max_failed_runs=rules.max_failed_runs,
@@ -138,12 +138,16 @@ def _span(seconds: float) -> Duration | None:
 
 def _spec_message(body: bytes, layout: bytes) -> job_pb2.JobSpec:
     """Return a spec as it was submitted; members' pods without the names of their templates."""
-    retry = _retry_message(layout)
+    rules = rules_of(layout)
+    retry, lost = _retry_message(rules), None
+    if rules is not None and rules.replace_after_s:
+        lost = job_pb2.NodeLost(replace_after=_span(rules.replace_after_s))
     if not is_of_groups(body):
-        return job_pb2.JobSpec(manifests=split_body(body), retry=retry)
+        return job_pb2.JobSpec(manifests=split_body(body), retry=retry, node_lost=lost)
     others, groups = read_groups(body)
     return job_pb2.JobSpec(
         retry=retry,
+        node_lost=lost,
         manifests=[json.dumps(manifest, separators=(",", ":")) for manifest in others],
         groups=[
             job_pb2.PodGroup(

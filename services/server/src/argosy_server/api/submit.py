@@ -85,7 +85,7 @@ class Submission:
         extras = {
             place: SpecExtras(groups=_groups_of(spec), rules=_rules_of(spec))
             for place, spec in enumerate(request.specs)
-            if spec.groups or spec.HasField("retry")
+            if spec.groups or spec.HasField("retry") or spec.HasField("node_lost")
         }
         if extras or not keeps_rules(texts, items) or request.validation not in _VALIDATIONS:
             check_request(request)
@@ -211,7 +211,7 @@ def _groups_of(spec: job_pb2.JobSpec) -> tuple[PodGroup, ...]:
 
 def _rules_of(spec: job_pb2.JobSpec) -> RetryRules | None:
     """Return what a spec says of runs that fail; None for nothing."""
-    if not spec.HasField("retry"):
+    if not spec.HasField("retry") and not spec.HasField("node_lost"):
         return None
     given = spec.retry
     limits = {FailureKind(one.kind): one.max_failed_runs for one in given.by_kind}
@@ -221,6 +221,7 @@ def _rules_of(spec: job_pb2.JobSpec) -> RetryRules | None:
         first_back_off_s=given.first_back_off.ToMilliseconds() / 1000,
         back_off_factor=given.back_off_factor,
         max_back_off_s=given.max_back_off.ToMilliseconds() / 1000,
+        replace_after_s=spec.node_lost.replace_after.ToMilliseconds() / 1000,
     )
 
 

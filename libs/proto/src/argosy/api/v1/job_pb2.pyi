@@ -194,15 +194,23 @@ class RetryRules(_message.Message):
     max_back_off: _duration_pb2.Duration
     def __init__(self, max_failed_runs: _Optional[int] = ..., by_kind: _Optional[_Iterable[_Union[FailureLimit, _Mapping]]] = ..., first_back_off: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., back_off_factor: _Optional[float] = ..., max_back_off: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
+class NodeLost(_message.Message):
+    __slots__ = ("replace_after",)
+    REPLACE_AFTER_FIELD_NUMBER: _ClassVar[int]
+    replace_after: _duration_pb2.Duration
+    def __init__(self, replace_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
 class JobSpec(_message.Message):
-    __slots__ = ("manifests", "groups", "retry")
+    __slots__ = ("manifests", "groups", "retry", "node_lost")
     MANIFESTS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     RETRY_FIELD_NUMBER: _ClassVar[int]
+    NODE_LOST_FIELD_NUMBER: _ClassVar[int]
     manifests: _containers.RepeatedScalarFieldContainer[str]
     groups: _containers.RepeatedCompositeFieldContainer[PodGroup]
     retry: RetryRules
-    def __init__(self, manifests: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[PodGroup, _Mapping]]] = ..., retry: _Optional[_Union[RetryRules, _Mapping]] = ...) -> None: ...
+    node_lost: NodeLost
+    def __init__(self, manifests: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[PodGroup, _Mapping]]] = ..., retry: _Optional[_Union[RetryRules, _Mapping]] = ..., node_lost: _Optional[_Union[NodeLost, _Mapping]] = ...) -> None: ...
 
 class RunAfter(_message.Message):
     __slots__ = ("job_ids", "until")
