@@ -67,6 +67,7 @@ def simulate(
     nodes: NodeSet,
     *,
     scheduler: str = "flow",
+    job_order: str = "submit",
     seed: int = 0,
     tell: Progress | None = None,
 ) -> Simulated:
@@ -76,6 +77,7 @@ def simulate(
         workload: Jobs; each must fit some empty node.
         nodes: Machines.
         scheduler: One of SCHEDULERS.
+        job_order: Order of jobs within a queue, for the mesh: `leader.round.job_order`.
         seed: Source of all chance; first come, first served draws nothing.
         tell: Is told the progress now and then.
 
@@ -98,7 +100,10 @@ def simulate(
         )
     if len(without_impossible(workload, nodes)) < len(workload):
         raise InvalidRequest("there are jobs that fit no node; they would wait for ever")
-    world = World(_plan(workload, nodes), seed=seed, settings=WorldSettings.for_traces())
+    settings = WorldSettings.for_traces()
+    rounds = replace(settings.leader.round, job_order=job_order)
+    settings = replace(settings, leader=replace(settings.leader, round=rounds))
+    world = World(_plan(workload, nodes), seed=seed, settings=settings)
     collects = gc.isenabled()
     gc.disable()  # a world makes hardly any cycles, and looking for them takes a tenth of the time
     is_complete = True
@@ -110,12 +115,14 @@ def simulate(
         if collects:
             gc.enable()
     records = _records(workload, result.times)
+    totals = world.leaders[-1].machine.state.totals
+    promises = {name: count for name, count in sorted(totals.items()) if "promises" in name}
     return Simulated(
         records=records,
         fingerprint=result.fingerprint,
         virtual_s=float(np.nanmax(records.finished_s, initial=0.0)) if is_complete else result.elapsed_s,
         real_s=time.perf_counter() - started_s,
-        counters=result.counters,
+        counters={**result.counters, **promises},
         is_complete=is_complete,
     )
 

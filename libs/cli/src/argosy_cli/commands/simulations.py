@@ -22,6 +22,16 @@ _LINE_PERIOD_S = 10.0
 """Between two lines of progress where there is no terminal."""
 
 
+_order_option = click.option(
+    "--order",
+    "job_order",
+    type=click.Choice(["submit", "smallest-area"]),
+    default="submit",
+    show_default=True,
+    help="Order of jobs within a queue: leader.round.job_order.",
+)
+
+
 @click.command()
 @click.argument("trace", required=False, default="")
 @trace_options
@@ -32,6 +42,7 @@ _LINE_PERIOD_S = 10.0
     show_default=True,
     help="The mesh, or strict first come, first served.",
 )
+@_order_option
 @click.option(
     "--report",
     "report_path",
@@ -47,6 +58,7 @@ def simulate(
     *,
     trace: str,
     scheduler: str,
+    job_order: str,
     quiet: bool,
     report_path: Path | None,
     **choice: Any,  # noqa: ANN401 - fields of TraceChoice
@@ -80,7 +92,7 @@ def simulate(
                 counts, f"{ended / len(workload):.0%}, {speed:,.0f} jobs/s, {elapsed_s:,.0f} virtual seconds"
             )
 
-        done = run_simulation(workload, node_set, scheduler=scheduler, seed=chosen.seed, tell=tell)
+        done = run_simulation(workload, node_set, scheduler=scheduler, job_order=job_order, seed=chosen.seed, tell=tell)
     stopped = "" if done.is_complete else f"Stopped by the user after {done.virtual_s:,.0f} virtual seconds."
     report = build_report(
         done.records,
@@ -88,7 +100,7 @@ def simulate(
         title=title,
         counters=done.counters,
         notes=(stopped,) if stopped else (),
-        settings=_settings(done, scheduler, chosen.seed),
+        settings={"order": job_order, **_settings(done, scheduler, chosen.seed)},
     )
     if scheduler != "fcfs" and not stopped:
         report = add_first_come(report, workload, node_set)

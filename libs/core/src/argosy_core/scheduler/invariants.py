@@ -159,7 +159,7 @@ def _check_orders(state: PoolState, slots: Int32s) -> None:
         missing = set(live.handle[mine].tolist()) - set(live.handle[heads].tolist()) - set(away)
         _require(not missing, "every queued job stands in its order")
         _require(np.unique(heads).size == heads.size, "no job stands twice in its order")
-        if not state.decision_profile.framework.has(Point.QUEUE_SORT):
+        if state.queues.job_keys is None and not state.decision_profile.framework.has(Point.QUEUE_SORT):
             keys = np.lexsort((live.handle[heads], live.submit_time_us[heads], ~live.priority[heads]))
             _require(bool((keys == np.arange(heads.size)).all()), "orders are by priority, then submit order")
 

@@ -42,6 +42,7 @@ from argosy_core.scheduler.commits import CommitStages, Placed
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.freed import note_left
 from argosy_core.scheduler.gathering import find_gathering, gather, gathered_entries, review_gathered
+from argosy_core.scheduler.job_order import keep_order
 from argosy_core.scheduler.making_room import make_room
 from argosy_core.scheduler.messages import ClusterRuns
 from argosy_core.scheduler.passing import Passing
@@ -111,6 +112,7 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
     state.node_failures.expire(now_s)
     state.advance_flow(now_s)
     advance_weights(state, now_s)
+    keep_order(state, now_s)
     make_room(state, now_s)
     review_promises(state, now_s)
     review_gathered(state, now_s)

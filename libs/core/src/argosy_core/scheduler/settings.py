@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from argosy_core.errors import InvalidRequest
@@ -14,7 +15,7 @@ from argosy_core.placement.decision import DecisionProfile
 from argosy_core.placement.strategies import STRATEGIES
 from argosy_core.plugins import decision_framework
 
-__all__ = ["RoundSettings"]
+__all__ = ["JobOrder", "RoundSettings"]
 
 _MOST_ATTEMPTS: Final = 250
 """Attempts and runs are counted in a byte."""
@@ -24,6 +25,15 @@ _COUNTS: Final = (
     "max_failed_attempts",
     "max_runs",
 )
+
+
+class JobOrder(StrEnum):
+    """In which order jobs of a queue that are equally urgent stand."""
+
+    SUBMIT = "submit"
+    """First come, first served."""
+    SMALLEST_AREA = "smallest-area"
+    """The smallest product of usage and expected run time first, behind those that have waited for long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +50,11 @@ class RoundSettings:
     waiting_heads: int = field(default=1, metadata={"may_be_zero": True})
     """Jobs that stay pending at once: the next in fairness order that have no room. They are tried in every round that
     asks a cluster which may hold them; heads that can share no node do not count for each other."""
+    job_order: str = JobOrder.SUBMIT
+    """In which order jobs of a queue that are equally urgent stand: `submit`, or `smallest-area`: smallest usage times
+    expected run time first, which lets most jobs wait for less and large ones for longer."""
+    age_bound_s: float = 86_400.0
+    """With `smallest-area`: whoever has waited longer stands in front of all others, oldest first, seconds."""
     max_round_leases: int = 10_000
     """Jobs that one round samples and commits at most."""
     clusters_to_sample_ratio: float = 0.33
@@ -103,12 +118,14 @@ class RoundSettings:
             "sample_deadline_ms",
             "wait_expiry_s",
             "assumed_run_time_s",
+            "age_bound_s",
         ):
             self._require(name, getattr(self, name) > 0, "above 0")
         for name in ("waiting_heads", "minimum_run_s", "cluster_spread_weight", "promise_after_s", "run_allowance_s"):
             self._require(name, getattr(self, name) >= 0, "0 or more")
         first = f"at least leader.round.back_off_initial_s, which is {self.back_off_initial_s}"
         self._require("back_off_max_s", self.back_off_max_s >= self.back_off_initial_s, first)
+        self._require("job_order", self.job_order in list(JobOrder), f"one of {', '.join(JobOrder)}")
         self._require("strategy", self.strategy in STRATEGIES, f"one of {', '.join(STRATEGIES)}")
         negative = [f"{name}={weight}" for name, weight in self.resource_weights.items() if weight < 0]
         if negative:

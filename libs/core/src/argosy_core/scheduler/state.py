@@ -245,6 +245,9 @@ class PoolState:
         """Return entries for jobs as they are now."""
         live, framework = self.live, self.decision_profile.framework
         keys = framework.queue_keys(self.job_batch(slots)) if framework.has(Point.QUEUE_SORT) else None
+        if self.queues.job_keys is not None:
+            own = self.queues.job_keys(self, slots)
+            keys = own if keys is None else np.concatenate([keys, own], axis=1)
         return Entries(live.priority[slots], live.submit_time_us[slots], live.handle[slots], slots, keys)
 
     def job_batch(self, slots: Int32s) -> JobBatch:

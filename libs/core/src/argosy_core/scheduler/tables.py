@@ -7,8 +7,8 @@ Source: design section 6, "Data layout".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -223,6 +223,10 @@ class QueueTable:
         """Index -> name."""
         self.orders: dict[int, Backlog] = {}
         """Index -> waiting jobs in order."""
+        self.job_keys: Callable[[Any, Int32s], Int64s] | None = None
+        """(pool, n jobs) -> (n, 3) keys by which they stand, priority included; None for priority and submission."""
+        self.aged_until_us = 0
+        """Who was submitted by then has waited for longer than the age bound, microseconds since the Unix epoch."""
         self.queue_id: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Id of each index, 0 where the index is free."""
         self.weight: npt.NDArray[np.float64] = np.zeros(0, dtype=np.float64)
