@@ -6,9 +6,11 @@ import math
 
 import pytest
 
+from argosy_core.job.states import ObjectState
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import Explanation, QueueView, RoundSettings, explain, set_queues
 from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import Report
 
 _SETTINGS = RoundSettings(
     clusters_to_sample_ratio=1.0, promised_nodes_ratio=0.0, resource_weights={"cpu": 0.001}, assumed_run_time_s=100.0
@@ -75,3 +77,20 @@ def test_start_of_a_job_that_somebody_keeps_is_not_guessed() -> None:
     set_queues(world.state, [QueueView(queue_id=1, name="alice", weight=3.0, cordoned=True)])
     told = _explained(world, waiting[0])
     assert (told.reason, told.start) == (WaitReason.CORDONED, None)
+
+
+def test_queue_that_pays_back_is_told_how_long() -> None:
+    """Bob, a quarter by weight, had eight cores alone; alice's flow by weight is 8 / 3 since she has them."""
+    world = LeaderWorld(clusters={"a": 2}, queues={"alice": 3.0, "bob": 1.0}, settings=_SETTINGS)
+    world.submit(8, queue=2)
+    begun = world.round().handle.tolist()
+    world.report("a", [Report(handle=handle, state=ObjectState.SUCCEEDED) for handle in begun])
+    world.submit(9, queue=1)
+    world.round()
+    (waiting,) = world.submit(1, queue=2)
+    world.round()
+    told = _explained(world, waiting)
+    # From 8 to 8 / 3 cores takes log2(3) half times of 300 s.
+    assert "its queue had 100% of the pool before, which its flow remembers" in told.summary
+    assert "its turn comes again in about 475 s" in told.summary
+    assert _explained(world, world.submit(1, queue=1)[0]).summary.count("remembers") == 0

@@ -4,7 +4,7 @@ Source: 003 "Resource usage and fairness", "Global prioritisation".
 """
 
 from argosy_core.queueing.filling import Filled, FillingLimits, FillingQueues, fill, next_turn, walk
-from argosy_core.queueing.flow import advance_flow, flow_keys
+from argosy_core.queueing.flow import advance_flow, flow_keys, time_to_level_s
 from argosy_core.queueing.limits import QueueLimits, keep_within
 from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.tree import QueueTree
@@ -31,6 +31,7 @@ __all__ = [
     "keep_within",
     "most_usage",
     "next_turn",
+    "time_to_level_s",
     "to_cores",
     "walk",
     "weigh_rows",

@@ -9,12 +9,14 @@ Source: 003 "Flow".
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from argosy_core.queueing.usage import to_cores
 
-__all__ = ["advance_flow", "flow_keys"]
+__all__ = ["advance_flow", "flow_keys", "time_to_level_s"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,6 +37,24 @@ def advance_flow(
     beta = 0.5 ** (max(elapsed_s, 0.0) / half_time_s)
     flow: npt.NDArray[np.float64] = usage_cores + np.maximum(flow_cores - usage_cores, 0.0) * beta
     return flow
+
+
+def time_to_level_s(flow_cores: float, usage_cores: float, level_cores: float, *, half_time_s: float) -> float:
+    """Return after how long a flow has fallen to a level if usage stays as it is, seconds.
+
+    It is 0 where the flow is no higher, and infinite where usage alone is as high.
+
+    Args:
+        flow_cores: Flow now, cores.
+        usage_cores: Usage, cores; at most the flow.
+        level_cores: The level, cores.
+        half_time_s: Time in which the excess over usage halves, seconds.
+    """
+    if flow_cores <= level_cores:
+        return 0.0
+    if level_cores <= usage_cores:
+        return math.inf
+    return half_time_s * math.log2((flow_cores - usage_cores) / (level_cores - usage_cores))
 
 
 def flow_keys(flow: Floats | float, usage_after: npt.NDArray[np.int64], weight: Floats | float) -> Floats:

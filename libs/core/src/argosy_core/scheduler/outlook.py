@@ -13,14 +13,16 @@ import numpy as np
 
 from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.placement import WaitReason
-from argosy_core.queueing import MICRO
+from argosy_core.queueing import MICRO, time_to_level_s
 from argosy_core.scheduler.shares import fair_shares
 from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.work_ends import expected_run_time_s
 
-__all__ = ["QueueBefore", "QueueStanding", "StartBand", "queue_standing", "start_band", "turn_texts"]
+__all__ = ["QueueBefore", "QueueStanding", "StartBand", "payback_texts", "queue_standing", "start_band", "turn_texts"]
 
 _NAMED: Final = 3
+_LEAST_PAYBACK_S: Final = 5.0
+"""What passes sooner is not worth a word."""
 _MOST_LOOKED_AT: Final = 4096
 """Jobs of which the area is taken, as a sample of those that wait or run."""
 _EXPECTED: Final = frozenset({WaitReason.NONE, WaitReason.NO_ROOM, WaitReason.PROMISED, WaitReason.LIMIT})
@@ -53,6 +55,10 @@ class QueueStanding:
     """Queues with waiting jobs that have a smaller flow per weight, and so come first."""
     first_before: tuple[QueueBefore, ...] = ()
     """The first three of these, smallest first."""
+    held_ratio: float = 0.0
+    """What its flow remembers it to hold, of the whole pool."""
+    turn_in_s: float = 0.0
+    """After how long its flow per weight is that of the first of these, if nothing changes, seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +79,8 @@ def queue_standing(state: PoolState, queue: int) -> QueueStanding:
     waiting = (queues.queued_count > queues.on_hold_count) & ~queues.cordoned & (queues.queue_id > 0)
     before = np.flatnonzero(waiting & (per_weight < per_weight[queue]))
     first = before[np.argsort(per_weight[before], kind="stable")][:_NAMED].tolist()
+    weight, capacity = max(float(queues.weight[queue]), 0.0), state.capacity_usage() / MICRO
+    level = float(per_weight[first[0]]) * weight if first else math.inf
     return QueueStanding(
         queue=queues.names[queue],
         usage_cores=float(usage[queue]) / MICRO,
@@ -81,6 +89,10 @@ def queue_standing(state: PoolState, queue: int) -> QueueStanding:
         before_count=before.size,
         first_before=tuple(
             QueueBefore(queue=queues.names[row], flow_per_weight=float(per_weight[row])) for row in first
+        ),
+        held_ratio=float(flow[queue]) / capacity if capacity else 0.0,
+        turn_in_s=time_to_level_s(
+            float(flow[queue]), float(usage[queue]) / MICRO, level, half_time_s=state.settings.half_time_s
         ),
     )
 
@@ -97,6 +109,15 @@ def turn_texts(standing: QueueStanding) -> list[str]:
             f"by flow per weight, here {standing.flow_per_weight:.4g} cores, these queues come first: {named}{others}"
         )
     return texts
+
+
+def payback_texts(standing: QueueStanding) -> list[str]:
+    """Return how long a queue that holds less than its share waits for what it has used before; nothing if little."""
+    is_below = standing.usage_cores < standing.share_cores
+    if not is_below or not _LEAST_PAYBACK_S <= standing.turn_in_s < math.inf:
+        return []
+    held = f"its queue had {standing.held_ratio:.0%} of the pool before, which its flow remembers"
+    return [f"{held}; its turn comes again in about {standing.turn_in_s:,.0f} s"]
 
 
 def start_band(state: PoolState, slot: int, *, position: int, reason: WaitReason, now_s: float) -> StartBand | None:

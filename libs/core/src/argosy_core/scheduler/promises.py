@@ -293,14 +293,19 @@ def give_promises(state: PoolState, slots: Int32s, told: Sequence[CouldHold], *,
     """
     places: dict[int, _Places] = {}
     room = room_below_share(state) if slots.size else np.zeros(0)
+    finds_room: set[tuple[int, int]] = set()
     for slot in slots[_still_wait(state, slots)].tolist():
         if len(state.promises.standing) >= MOST_PROMISES:
             return
         class_index, queue = int(state.live.class_index[slot]), int(state.live.queue[slot])
+        if (queue, class_index) in finds_room:
+            continue  # as the one before it
         if class_index not in places:
             places[class_index] = _Places(state, class_index, told, leased=leased, now_s=now_s)
         promise = places[class_index].promise(state, slot, room)
-        if promise is not None:
+        if promise is None:
+            finds_room.add((queue, class_index))
+        else:
             _give(state, promise, slot)
             room[queue] -= float(to_cores(state.job_usage(np.array([slot], dtype=np.int32)))[0])
             for others in places.values():

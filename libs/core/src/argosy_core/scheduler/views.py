@@ -23,7 +23,14 @@ from argosy_core.placement import WaitReason
 from argosy_core.plugins import turned_away_text
 from argosy_core.scheduler.asking import reasons_at
 from argosy_core.scheduler.limits import limit_text
-from argosy_core.scheduler.outlook import QueueStanding, StartBand, queue_standing, start_band, turn_texts
+from argosy_core.scheduler.outlook import (
+    QueueStanding,
+    StartBand,
+    payback_texts,
+    queue_standing,
+    start_band,
+    turn_texts,
+)
 from argosy_core.scheduler.promised import BrokenBy
 from argosy_core.scheduler.shares import shares
 from argosy_core.scheduler.state import PoolState, RoundStatistics
@@ -189,6 +196,8 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
     causes = _wait_texts(reason, objection, cluster_reasons, constraint=constraint) if waits else []
     if waits and reason == WaitReason.NONE:
         causes += turn_texts(standing)
+    if waits and reason in {WaitReason.NONE, WaitReason.NO_ROOM, WaitReason.PROMISED}:
+        causes += payback_texts(standing)
     why = "; ".join(causes)
     return Explanation(
         stage=stage,
