@@ -147,6 +147,7 @@ CASES: Mapping[str, Case] = {
     f"{API}ClusterService/ListClusters": Case(lambda _: cluster_pb2.ListClustersRequest(), OVERSEERS),
     f"{API}ClusterService/GetCluster": Case(lambda _: cluster_pb2.GetClusterRequest(name="x"), OVERSEERS),
     f"{API}ClusterService/ListNodes": Case(lambda _: cluster_pb2.ListNodesRequest(cluster="x"), OVERSEERS),
+    f"{API}ClusterService/ListScaledPods": Case(lambda _: cluster_pb2.ListScaledPodsRequest(cluster="x"), OVERSEERS),
     f"{API}ClusterService/CordonCluster": Case(lambda _: cluster_pb2.CordonClusterRequest(name="x"), OPERATORS),
     f"{API}ClusterService/UncordonCluster": Case(lambda _: cluster_pb2.UncordonClusterRequest(name="x"), OPERATORS),
     f"{API}ClusterService/CordonNode": Case(lambda _: cluster_pb2.CordonNodeRequest(cluster="x", node="n"), OPERATORS),

@@ -15,7 +15,7 @@ from argosy.api.v1 import event_pb2, job_pb2
 from argosy_cli.exits import ExitCode
 from argosy_cli.output import shown, state_text
 from argosy_cli.root import cli
-from argosy_testkit.fake_api import FakeApi
+from argosy_testkit.fake_api import SCALED_JOB, FakeApi
 
 JOB = "kind: Pod\napiVersion: v1\n"
 UNKNOWN_ID = "01890000-0000-7000-8000-00000000ffff"
@@ -224,6 +224,23 @@ def test_machines_are_shown_and_cordoned(argosy: Any) -> None:
     assert argosy("node", "list", "c1").out.splitlines()[3].split()[:4] == ["n2", "yes", "no", "science/night"]
     assert "cordoned nodes: n1" in argosy("node", "cordon", "c1", "n1").out
     assert "7 runs are lost" in argosy("cluster", "forget", "c1", "-y").out
+
+
+def test_pods_that_are_resized_are_shown_with_what_they_asked_for_may_have_and_have(argosy: Any) -> None:
+    """By cluster and queue, by job, and what they were before."""
+    outcome = argosy("autoscale", "list")
+    assert outcome.code == 0, outcome.err
+    listed = outcome.out.splitlines()[1]
+    assert "4 cpu" in listed
+    assert "2 cpu" in listed
+    assert "waits for room" in listed
+    assert "no pods" in argosy("autoscale", "list", "--queue", "other").err
+    assert len(argosy("autoscale", "show", SCALED_JOB).out.splitlines()) == 2
+    assert [line.split()[-2:] for line in argosy("autoscale", "history", SCALED_JOB).out.splitlines()[1:]] == [
+        ["as", "asked"], ["for", "room"],
+    ]  # fmt: skip
+    refused = argosy("autoscale", "show", "01900000-0000-7000-8000-0000000000bb")
+    assert (refused.code, "no bounds" in refused.err) == (3, True)
 
 
 def test_shares_show_requested_running_and_entitled_of_every_resource_and_what_weighs_nothing(argosy: Any) -> None:

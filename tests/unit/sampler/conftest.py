@@ -87,9 +87,11 @@ class Session:
         await self.context.write(sampler_pb2.SessionResponse(**message))
 
     async def next_answer(self, kind: str) -> Any:
-        """Return the next answer, which must be of a kind."""
+        """Return the next answer, which must be of a kind; what is told for people comes whenever it does."""
         async with asyncio.timeout(TIMEOUT_S):
             answer = await self.answers.get()
+            while answer.WhichOneof("message") == "pod_sizes" != kind:
+                answer = await self.answers.get()
         assert answer.WhichOneof("message") == kind
         return getattr(answer, kind)
 

@@ -11,7 +11,7 @@ from tests.unit.sampler.conftest import FakeLeader, int32, int64
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.job.members import Members
 from argosy_core.job.scaling import Scaling
-from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents
+from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, PodSizeState
 from argosy_core.nodes import NodeSpec
 from argosy_runtime.channel import Backoff, Caller
 from argosy_runtime.logs import get_logger
@@ -62,6 +62,9 @@ async def test_permits_are_told_as_what_members_hold(leader: FakeLeader) -> None
         await session.next_answer("held_amounts")
         weight = np.array([3.0, 1.0]).tobytes()
         await session.send(queue_weights=sampler_pb2.QueueWeights(queues=["", "other"], weight_column=weight))
+        sizes = await session.next_answer("pod_sizes")
+        assert (sizes.handle_column, sizes.state_column) == (int64([7]), bytes([PodSizeState.AS_ASKED]))
+        assert (sizes.requested_column, sizes.actual_column) == (int64([3000, GIB]), int64([1000, GIB]))
         ledger.permits.move(rows, is_moving=True)
         moves = await session.next_answer("moves")
         assert (moves.handle_column, moves.attempt_column) == (int64([7]), int32([1]))

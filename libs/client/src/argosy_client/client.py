@@ -54,6 +54,7 @@ from argosy_client.values import (
     LastRound,
     Node,
     Queue,
+    ScaledPod,
     ServerInfo,
     Shares,
     Submitted,
@@ -481,6 +482,28 @@ class ArgosyClient(AccessCalls, PoolSettingsCalls):
         """
         request = cluster_pb2.GetClusterRequest(name=name)
         return codec.cluster_of((await self.call(self._clusters.GetCluster, request)).cluster)
+
+    async def list_scaled_pods(
+        self, cluster: str, *, job_id: str = "", page_size: int = 1000
+    ) -> AsyncIterator[ScaledPod]:
+        """Give a cluster's pods that are resized while they run, by job, attempt and member; of one job if given."""
+        token = ""
+        while True:
+            request = cluster_pb2.ListScaledPodsRequest(
+                cluster=cluster, job_id=job_id, page_size=page_size, page_token=token
+            )
+            response = await self.call(self._clusters.ListScaledPods, request)
+            for pod in response.pods:
+                yield codec.scaled_pod_of(cluster, pod)
+            token = response.next_page_token
+            if not token:
+                return
+
+    async def get_scaling_history(self, cluster: str, job_id: str) -> list[ScaledPod]:
+        """Return what a job's scaled pods were, oldest first, as far as the leader remembers, and are."""
+        request = cluster_pb2.ListScaledPodsRequest(cluster=cluster, job_id=job_id, with_history=True, page_size=1000)
+        response = await self.call(self._clusters.ListScaledPods, request)
+        return [codec.scaled_pod_of(cluster, pod) for pod in (*response.history, *response.pods)]
 
     async def list_nodes(
         self, cluster: str, *, label_selector: str = "", node: str = "", page_size: int = 1000

@@ -32,6 +32,7 @@ from argosy_client.values import (
     ResourceCapacity,
     ResourceShare,
     Run,
+    ScaledPod,
     ServerInfo,
     Shares,
     StageLatency,
@@ -55,6 +56,7 @@ __all__ = [
     "queue_message",
     "queue_of",
     "reason_of",
+    "scaled_pod_of",
     "selector_message",
     "server_info_of",
     "shares_of",
@@ -72,6 +74,9 @@ _AFTER_NAMES: Final = _names(job_pb2.AfterUntil, "AFTER_UNTIL_")
 _STATE_NAMES: Final = _names(job_pb2.JobState, "JOB_STATE_")
 JOB_STAGE_NAMES: Final = _names(job_pb2.JobStage, "JOB_STAGE_")
 """Words of the stages of jobs."""
+_SCALED_STATE_NAMES: Final = {
+    number: name.replace("_", " ") for number, name in _names(cluster_pb2.ScaledPodState, "SCALED_POD_STATE_").items()
+}
 _RUN_STATE_NAMES: Final = _names(job_pb2.RunState, "RUN_STATE_")
 _FAILURE_NAMES: Final = {**_names(job_pb2.FailureKind, "FAILURE_KIND_"), 0: ""}
 _EVENT_NAMES: Final = _names(event_pb2.JobEventKind, "JOB_EVENT_KIND_")
@@ -379,6 +384,22 @@ def node_of(message: cluster_pb2.Node) -> Node:
         free=dict(message.free.amounts),
         labels=dict(message.labels),
         last_choice_for=tuple(message.last_choice_for),
+    )
+
+
+def scaled_pod_of(cluster: str, message: cluster_pb2.ScaledPod) -> ScaledPod:
+    """Return the scaled pod of a message."""
+    return ScaledPod(
+        cluster=cluster,
+        job_id=message.job_id,
+        attempt=message.attempt,
+        member=message.member,
+        queue=message.queue,
+        requested=dict(message.requested.amounts),
+        approved=dict(message.approved.amounts),
+        actual=dict(message.actual.amounts),
+        state=_SCALED_STATE_NAMES.get(message.state, "unspecified"),
+        since=time_of(message, "since"),
     )
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "ResourceShare",
     "RetryRules",
     "Run",
+    "ScaledPod",
     "ServerInfo",
     "Shares",
     "StageLatency",
@@ -360,6 +361,32 @@ class Node:
     """Labels."""
     last_choice_for: tuple[str, ...]
     """Job sets, as `queue/job set`, that failed on it so often that it is the last choice for some of their jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledPod:
+    """A pod that is resized while it runs, as it was from some time on; amounts in base units by resource."""
+
+    cluster: str
+    """Cluster it runs in."""
+    job_id: str
+    """Id of its job."""
+    attempt: int
+    """Attempt."""
+    member: int
+    """Number of the member in its run."""
+    queue: str
+    """Queue of its job."""
+    requested: Mapping[str, int]
+    """What its agent asked for."""
+    approved: Mapping[str, int]
+    """What it is permitted; nothing where no agent holds it."""
+    actual: Mapping[str, int]
+    """What the cluster shows: the most of desired, allocated and actual."""
+    state: str
+    """What keeps it there: as asked, waits for room, node drains, is moved, no agent, uncertain."""
+    since: datetime | None
+    """Since when it is so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

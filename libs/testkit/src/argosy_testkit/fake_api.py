@@ -38,6 +38,10 @@ from argosy_testkit.fake_scheduling import FakeScheduling
 __all__ = ["FakeApi", "start_fake"]
 
 
+SCALED_JOB = "01900000-0000-7000-8000-0000000000aa"
+"""Job whose pod is resized."""
+
+
 class FakeApi:
     """State of the server, and what goes wrong next."""
 
@@ -433,6 +437,21 @@ class _Clusters(cluster_pb2_grpc.ClusterServiceServicer):
         nodes = [cluster_pb2.Node(name=f"n{n}", ready=True, allocatable=amounts, free=amounts) for n in range(3)]
         nodes[2].last_choice_for.append("science/night")
         return cluster_pb2.ListNodesResponse(nodes=[node for node in nodes if request.node in {"", node.name}])
+
+    async def ListScaledPods(self, request: Any, context: Any) -> Any:
+        await self.api.enter("ListScaledPods", request, context)
+
+        def pod(state: int, **cores: int) -> cluster_pb2.ScaledPod:
+            sizes: Any = {name: cluster_pb2.ResourceAmounts(amounts={"cpu": amount}) for name, amount in cores.items()}
+            number = cluster_pb2.ScaledPodState.Name(state)
+            return cluster_pb2.ScaledPod(job_id=SCALED_JOB, attempt=1, queue="science", state=number, **sizes)
+
+        if request.job_id not in {"", SCALED_JOB}:
+            return cluster_pb2.ListScaledPodsResponse()
+        return cluster_pb2.ListScaledPodsResponse(
+            pods=[pod(2, requested=4000, approved=2000, actual=2000)],
+            history=[pod(1, requested=1000, approved=1000, actual=1000)] if request.with_history else [],
+        )
 
     async def CordonCluster(self, request: Any, context: Any) -> Any:
         await self.api.enter("CordonCluster", request, context)

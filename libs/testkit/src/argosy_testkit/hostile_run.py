@@ -116,6 +116,7 @@ def good_calls(pool: str = "default") -> Mapping[str, Sequence[Message]]:
         f"{api}QueueService/SetQueuePolicy": [queue_pb2.SetQueuePolicyRequest(name="spare", policy='{"kinds": []}')],
         f"{api}ClusterService/GetCluster": [cluster_pb2.GetClusterRequest(name="c")],
         f"{api}ClusterService/ListNodes": [cluster_pb2.ListNodesRequest(cluster="c")],
+        f"{api}ClusterService/ListScaledPods": [cluster_pb2.ListScaledPodsRequest(cluster="c", with_history=True)],
         f"{api}ClusterService/CordonCluster": [cluster_pb2.CordonClusterRequest(name="c", reason="r")],
         f"{api}ClusterService/UncordonCluster": [cluster_pb2.UncordonClusterRequest(name="c")],
         f"{api}ClusterService/CordonNode": [cluster_pb2.CordonNodeRequest(cluster="c", node="n0", reason="r")],

@@ -19,7 +19,8 @@ from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.findings import printable
 from argosy_core.job.members import Members
 from argosy_core.job.rows import HeldAmounts
-from argosy_core.ledger import NodeLedger
+from argosy_core.job.scaling import SCALED
+from argosy_core.ledger import NodeLedger, PodSizes
 from argosy_core.nodes import NodeGroup
 from argosy_core.placement import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
 from argosy_core.resources import DEFAULT_AXIS
@@ -32,6 +33,7 @@ __all__ = [
     "commit_response",
     "held_amounts_message",
     "moves_message",
+    "pod_sizes_message",
     "read_commit",
     "read_placements",
     "read_release",
@@ -177,6 +179,18 @@ def held_amounts_message(held: HeldAmounts) -> sampler_pb2.HeldAmounts:
 def moves_message(members: Members) -> sampler_pb2.Moves:
     """Return members of runs whose pods are to be moved."""
     return sampler_pb2.Moves(**member_columns(members))
+
+
+def pod_sizes_message(sizes: PodSizes) -> sampler_pb2.PodSizes:
+    """Return scaled pods as they are."""
+    return sampler_pb2.PodSizes(
+        **member_columns(sizes.members),
+        resources=SCALED,
+        requested_column=pack_column(sizes.requested.T, "int64"),
+        approved_column=pack_column(sizes.approved.T, "int64"),
+        actual_column=pack_column(sizes.actual.T, "int64"),
+        state_column=pack_column(sizes.state, "int8"),
+    )
 
 
 def read_weights(message: sampler_pb2.QueueWeights) -> dict[str, float]:

@@ -25,6 +25,7 @@ from argosy_sampler.codec import (
     commit_response,
     held_amounts_message,
     moves_message,
+    pod_sizes_message,
     read_commit,
     read_placements,
     read_release,
@@ -73,6 +74,7 @@ class SessionHandler:
         self._monotonic = monotonic
         self._pool = pool
         self._held_anew_s = 0.0
+        self._sizes_told = b""
         self._log = log
 
     def begin(self) -> sampler_pb2.Capacity | None:
@@ -80,6 +82,7 @@ class SessionHandler:
         self._session.begin()
         self.capacity.start_over()
         self._held_anew_s = 0.0
+        self._sizes_told = b""
         return self.capacity.next_message()
 
     def stop(self) -> None:
@@ -124,6 +127,18 @@ class SessionHandler:
             return None
         members = self.ledger.pressure.take_moves(self._pool)
         return moves_message(members) if len(members) else None
+
+    def tell_sizes(self) -> sampler_pb2.PodSizes | None:
+        """Return all scaled pods as they are, for people; None if that was told."""
+        if not self.ready:
+            return None
+        sizes = self.ledger.pod_sizes(self._pool)
+        message = pod_sizes_message(sizes)
+        word = message.SerializeToString(deterministic=True)
+        if word == self._sizes_told or not (len(sizes) or self._sizes_told):
+            return None
+        self._sizes_told = word
+        return message
 
     def welcome(self, epoch: int, incarnation: int) -> None:
         """Take the epoch of the stream's leader, and the number that this process has there.

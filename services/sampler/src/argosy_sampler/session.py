@@ -31,6 +31,8 @@ __all__ = ["SessionClient"]
 _OUTBOX_LIMIT: Final = 64
 _SILENT_HEARTBEATS: Final = 3
 _REST_RATIO: Final = 9.0
+_SIZES_S: Final = 2.0
+"""Least time between two messages about scaled pods, seconds; only people look at them."""
 """Pause after finding out what changed, by how long that took: it may cost a tenth of the time at most."""
 
 Stream = grpc.aio.StreamStreamCall[sampler_pb2.SessionRequest, sampler_pb2.SessionResponse]
@@ -226,7 +228,7 @@ class SessionClient:
 
     async def _tell_capacity(self, outbox: asyncio.Queue[sampler_pb2.SessionRequest], pace: CapacityThrottle) -> None:
         """Tell of what changed whenever it is time to."""
-        cluster, took_s = self._config.cluster, 0.0
+        cluster, took_s, sizes_due_s = self._config.cluster, 0.0, 0.0
         while True:
             self._begins_to_wait.clear()
             pause_s = pace.pause_s(time.monotonic(), is_awaited=self._handler.has_waiting)
@@ -241,6 +243,9 @@ class SessionClient:
             moves = self._handler.tell_moves()
             if moves is not None:
                 await outbox.put(sampler_pb2.SessionRequest(moves=moves))
+            if begun_s >= sizes_due_s and (sizes := self._handler.tell_sizes()) is not None:
+                await outbox.put(sampler_pb2.SessionRequest(pod_sizes=sizes))
+                sizes_due_s = begun_s + _SIZES_S
             if word is Word.NOTHING:
                 continue
             message = self._handler.tell_capacity(with_nodes=word is Word.NODES)

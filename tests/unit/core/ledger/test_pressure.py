@@ -12,7 +12,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members
 from argosy_core.job.scaling import Scaling
-from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents
+from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, PodSizeState
 from argosy_core.nodes import NodeSpec
 
 ROOM = {"cpu": 1000, "memory": 100, "pods": 100}
@@ -186,3 +186,29 @@ def test_settings_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
     """Before anything is done by them."""
     with pytest.raises(InvalidRequest):
         PermitSettings(**wrong)
+
+
+def test_each_pod_is_told_with_what_keeps_it_at_its_size() -> None:
+    """As asked, without room, on a cordoned node, named to be moved, without an agent."""
+    world = World(PermitSettings(unit=(100, 10)))
+    for handle in (1, 2, 3, 4):
+        world.run(handle, (200, 20))
+    world.ask(1, (300, 30))
+    world.ask(2, (500, 20))
+    assert world.ledger.pod_sizes().state.tolist()[:2] == [PodSizeState.AS_ASKED, PodSizeState.WAITS_FOR_ROOM]
+    assert world.ledger.pod_sizes().requested.T.tolist()[:2] == [[300, 30], [500, 20]]
+    world.book.move(world.row(3), is_moving=True)
+    world.book.cut_off(1, 0.0)
+    assert world.ledger.pod_sizes().state.tolist()[0] == PodSizeState.UNCERTAIN
+    world.book.advance(100.0)
+    assert world.ledger.pod_sizes().state.tolist()[0] == PodSizeState.NO_AGENT
+    one = np.ones(1, np.int64)
+    for handle in (1, 2, 4):
+        world.book.join(world.row(handle), np.array([[200], [20]]), one > 0, numbers=one, session=2, process=2)
+    sizes = world.ledger.pod_sizes()
+    assert sizes.members.handle.tolist() == [1, 2, 3, 4]
+    assert [sizes.state[place] for place in (0, 2)] == [PodSizeState.AS_ASKED, PodSizeState.IS_MOVED]
+    world.ledger.set_cordons(["a"])
+    world.book.take_drained()
+    assert world.ledger.pod_sizes().state.tolist()[0] == PodSizeState.NODE_DRAINS
+    assert len(world.ledger.pod_sizes(pool=1)) == 0

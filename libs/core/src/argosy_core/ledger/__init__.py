@@ -4,6 +4,7 @@ from argosy_core.ledger.ledger import NodeLedger
 from argosy_core.ledger.permit_records import NodeBooks, PermitSettings, RefusalReason
 from argosy_core.ledger.permits import PermitBook
 from argosy_core.ledger.placements import Hold
+from argosy_core.ledger.pod_sizes import PodSizes, PodSizeState
 from argosy_core.ledger.pressure import PressureBook
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
 from argosy_core.ledger.run_pods import RunPods
@@ -18,6 +19,8 @@ __all__ = [
     "PermitBook",
     "PermitSettings",
     "PodEvents",
+    "PodSizeState",
+    "PodSizes",
     "PressureBook",
     "RefusalReason",
     "RunPods",

@@ -32,6 +32,7 @@ from argosy_core.job.scaling import SCALED
 from argosy_core.ledger.permit_records import PermitSettings
 from argosy_core.ledger.permits import PermitBook
 from argosy_core.ledger.placements import Hold, PlacementTable, unmanaged_keys
+from argosy_core.ledger.pod_sizes import PodSizes, pod_sizes
 from argosy_core.ledger.pressure import PressureBook
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
 from argosy_core.nodes import NodeSpec, NodeTable, PortClaims
@@ -400,6 +401,10 @@ class NodeLedger:
             held.take(int(table.node[slot]), self.classes.ports[int(table.port[slot])])
         if held.counts() != nodes.ports.counts():
             raise InvariantViolation("host ports in use are not those of the placements")
+
+    def pod_sizes(self, pool: int = 0) -> PodSizes:
+        """Return the scaled pods of a pool's runs, for people."""
+        return pod_sizes(self.permits, self._placements, pool)
 
     # --- parts --------------------------------------------------------------------------------------------------------
 

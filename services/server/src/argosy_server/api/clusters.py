@@ -19,7 +19,7 @@ from argosy_server.api.calls import Context
 from argosy_server.api.changes_codec import encode_cluster_changes
 from argosy_server.api.cursors import read_name_token, write_name_token
 from argosy_server.api.job_codec import timestamp
-from argosy_server.api.leader_view import ClusterGauges, NodeGauges
+from argosy_server.api.leader_view import ClusterGauges, NodeGauges, ScaledPod
 from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.selectors import has_labels, parse_label_selector
 from argosy_server.api.store_threads import StoreThreads
@@ -88,6 +88,29 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             nodes=[_node_message(row, node) for node in found[:size]],
             next_page_token=write_name_token(found[size - 1].name) if len(found) > size else "",
         )
+
+    async def ListScaledPods(  # noqa: N802 - the protocol's name
+        self, request: cluster_pb2.ListScaledPodsRequest, context: Context
+    ) -> cluster_pb2.ListScaledPodsResponse:
+        """Answer the scaled pods of one cluster, from the leaders' memory."""
+        check_request(request)
+        row = await self._threads.run(self._store.get_cluster, request.cluster)
+        size, after = request.page_size or _PAGE_SIZE, read_name_token(request.page_token)
+        view = next(filter(None, map(self._router.view, row.pools)), None)
+        if view is not None:
+            known = view.scaled_pods(row.name)
+            found = [_scaled_message(pod) for pod in known if request.job_id in {"", pod.job_id}]
+            past = view.scaled_pods(row.name, with_history=True) if request.with_history else ()
+            answer = cluster_pb2.ListScaledPodsResponse(
+                pods=[pod for pod in found if _pod_key(pod) > after], history=map(_scaled_message, past)
+            )
+            return _merged([answer], size)
+        stub = cluster_pb2_grpc.ClusterServiceStub
+        answers = [
+            await self._router.forward(pool, lambda channel: stub(channel).ListScaledPods, request, context=context)
+            for pool in row.pools
+        ]
+        return _merged(answers, size)
 
     async def CordonCluster(  # noqa: N802 - the protocol's name
         self, request: cluster_pb2.CordonClusterRequest, context: Context
@@ -228,6 +251,37 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             context=context,
         )
         return {cluster.name: cluster for cluster in answer.clusters}
+
+
+def _merged(answers: Sequence[cluster_pb2.ListScaledPodsResponse], size: int) -> cluster_pb2.ListScaledPodsResponse:
+    """Return the first page of what leaders of a cluster's pools answer, with the history of what is on it."""
+    found = sorted((pod for answer in answers for pod in answer.pods), key=_pod_key)
+    page, is_last = found[:size], len(found) <= size and not any(answer.next_page_token for answer in answers)
+    shown = {pod.job_id for pod in page}
+    return cluster_pb2.ListScaledPodsResponse(
+        pods=page,
+        history=[pod for answer in answers for pod in answer.history if pod.job_id in shown],
+        next_page_token="" if is_last or not page else write_name_token(_pod_key(page[-1])),
+    )
+
+
+def _pod_key(pod: cluster_pb2.ScaledPod) -> str:
+    """Return where a pod stands among others."""
+    return f"{pod.job_id}/{pod.attempt:05}/{pod.member:06}"
+
+
+def _scaled_message(pod: ScaledPod) -> cluster_pb2.ScaledPod:
+    return cluster_pb2.ScaledPod(
+        job_id=pod.job_id,
+        attempt=pod.attempt,
+        member=pod.member,
+        queue=pod.queue,
+        requested=cluster_pb2.ResourceAmounts(amounts=pod.requested),
+        approved=cluster_pb2.ResourceAmounts(amounts=pod.approved),
+        actual=cluster_pb2.ResourceAmounts(amounts=pod.actual),
+        state=cluster_pb2.ScaledPodState.Name(pod.state),
+        since=timestamp(int(pod.since_s * 1e6)),
+    )
 
 
 def _check_node(name: str) -> None:

@@ -138,6 +138,30 @@ class LogRequest:
     """Last lines to begin with; None means all."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledPod:
+    """A pod that is resized while it runs, as it was from some time on."""
+
+    job_id: str
+    """Id of its job."""
+    attempt: int
+    """Attempt."""
+    member: int
+    """Number of the member in its run."""
+    queue: str
+    """Queue of its job."""
+    requested: Mapping[str, int]
+    """Asked for, base units by resource."""
+    approved: Mapping[str, int]
+    """Permitted."""
+    actual: Mapping[str, int]
+    """What the cluster shows."""
+    state: int
+    """Value of ScaledPodState."""
+    since_s: float
+    """Since when, seconds since the Unix epoch."""
+
+
 class LeaderView(Protocol):
     """A leading leader's memory, read only; called on the event loop, so each answer takes a few milliseconds."""
 
@@ -176,6 +200,9 @@ class LeaderView(Protocol):
             QuotaExceeded: Too many logs of the cluster are read at once.
             BackendUnavailable: The cluster's executor is not connected, or cannot reach its cluster.
         """
+
+    def scaled_pods(self, cluster: str, *, with_history: bool = False) -> Sequence[ScaledPod]:
+        """Return a cluster's scaled pods by job, attempt and member; or, oldest first, what they were before."""
 
     def nodes(self, cluster: str) -> Sequence[NodeGauges]:
         """Return a cluster's nodes in order of their names; none if the leader does not know the cluster."""

@@ -56,6 +56,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "/argosy.api.v1.ClusterService/ListClusters": _AUDITOR,
     "/argosy.api.v1.ClusterService/GetCluster": _AUDITOR,
     "/argosy.api.v1.ClusterService/ListNodes": _AUDITOR,
+    "/argosy.api.v1.ClusterService/ListScaledPods": _AUDITOR,
     "/argosy.api.v1.ClusterService/CordonCluster": _OPERATOR,
     "/argosy.api.v1.ClusterService/UncordonCluster": _OPERATOR,
     "/argosy.api.v1.ClusterService/CordonNode": _OPERATOR,

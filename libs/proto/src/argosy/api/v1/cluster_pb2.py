@@ -27,7 +27,7 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x61rgosy/api/v1/cluster.proto\x12\rargosy.api.v1\x1a\x19\x61rgosy/api/v1/queue.proto\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x7f\n\x0fResourceAmounts\x12<\n\x07\x61mounts\x18\x01 \x03(\x0b\x32+.argosy.api.v1.ResourceAmounts.AmountsEntry\x1a.\n\x0c\x41mountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\x80\x03\n\x07\x43luster\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x19\n\x11sampler_connected\x18\x03 \x01(\x08\x12\x1a\n\x12\x65xecutor_connected\x18\x04 \x01(\x08\x12%\n\x06\x63ordon\x18\x05 \x01(\x0b\x32\x15.argosy.api.v1.Cordon\x12\x12\n\nnode_count\x18\x07 \x01(\x03\x12\x11\n\trun_count\x18\x08 \x01(\x03\x12-\n\x05total\x18\t \x01(\x0b\x32\x1e.argosy.api.v1.ResourceAmounts\x12,\n\x04\x66ree\x18\n \x01(\x0b\x32\x1e.argosy.api.v1.ResourceAmounts\x12\x30\n\x0c\x63ontact_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0e\x63ordoned_nodes\x18\x0c \x03(\x0b\x32\x1b.argosy.api.v1.CordonedNode\x12\r\n\x05pools\x18\r \x03(\tJ\x04\x08\x02\x10\x03J\x04\x08\x06\x10\x07R\x03uid\"C\n\x0c\x43ordonedNode\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x06\x63ordon\x18\x02 \x01(\x0b\x32\x15.argosy.api.v1.Cordon\"\xa6\x02\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x33\n\x0b\x61llocatable\x18\x02 \x01(\x0b\x32\x1e.argosy.api.v1.ResourceAmounts\x12,\n\x04\x66ree\x18\x03 \x01(\x0b\x32\x1e.argosy.api.v1.ResourceAmounts\x12\r\n\x05ready\x18\x04 \x01(\x08\x12%\n\x06\x63ordon\x18\x05 \x01(\x0b\x32\x15.argosy.api.v1.Cordon\x12/\n\x06labels\x18\x06 \x03(\x0b\x32\x1f.argosy.api.v1.Node.LabelsEntry\x12\x17\n\x0flast_choice_for\x18\x07 \x03(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"R\n\x13ListClustersRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"Y\n\x14ListClustersResponse\x12(\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\x16.argosy.api.v1.Cluster\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"-\n\x11GetClusterRequest\x12\x18\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\"=\n\x12GetClusterResponse\x12\'\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x16.argosy.api.v1.Cluster\"\xa6\x01\n\x10ListNodesRequest\x12\x1b\n\x07\x63luster\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12\x1d\n\tpage_size\x18\x02 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x04\x12 \n\x0elabel_selector\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\x12\x16\n\x04node\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\xfd\x01\"P\n\x11ListNodesResponse\x12\"\n\x05nodes\x18\x01 \x03(\x0b\x32\x13.argosy.api.v1.Node\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"J\n\x14\x43ordonClusterRequest\x12\x18\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12\x18\n\x06reason\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"@\n\x15\x43ordonClusterResponse\x12\'\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x16.argosy.api.v1.Cluster\"2\n\x16UncordonClusterRequest\x12\x18\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\"B\n\x17UncordonClusterResponse\x12\'\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x16.argosy.api.v1.Cluster\"{\n\x11\x43ordonNodeRequest\x12\x1b\n\x07\x63luster\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12\x18\n\x04node\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12\x18\n\x06reason\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12\x15\n\rallow_missing\x18\x04 \x01(\x08\"=\n\x12\x43ordonNodeResponse\x12\'\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x16.argosy.api.v1.Cluster\"L\n\x13UncordonNodeRequest\x12\x1b\n\x07\x63luster\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12\x18\n\x04node\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\"?\n\x14UncordonNodeResponse\x12\'\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x16.argosy.api.v1.Cluster\"0\n\x14\x46orgetClusterRequest\x12\x18\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\"/\n\x15\x46orgetClusterResponse\x12\x16\n\x0elost_run_count\x18\x01 \x01(\x03\x32\xd2\x05\n\x0e\x43lusterService\x12W\n\x0cListClusters\x12\".argosy.api.v1.ListClustersRequest\x1a#.argosy.api.v1.ListClustersResponse\x12Q\n\nGetCluster\x12 .argosy.api.v1.GetClusterRequest\x1a!.argosy.api.v1.GetClusterResponse\x12N\n\tListNodes\x12\x1f.argosy.api.v1.ListNodesRequest\x1a .argosy.api.v1.ListNodesResponse\x12Z\n\rCordonCluster\x12#.argosy.api.v1.CordonClusterRequest\x1a$.argosy.api.v1.CordonClusterResponse\x12`\n\x0fUncordonCluster\x12%.argosy.api.v1.UncordonClusterRequest\x1a&.argosy.api.v1.UncordonClusterResponse\x12Q\n\nCordonNode\x12 .argosy.api.v1.CordonNodeRequest\x1a!.argosy.api.v1.CordonNodeResponse\x12W\n\x0cUncordonNode\x12\".argosy.api.v1.UncordonNodeRequest\x1a#.argosy.api.v1.UncordonNodeResponse\x12Z\n\rForgetCluster\x12#.argosy.api.v1.ForgetClusterRequest\x1a$.argosy.api.v1.ForgetClusterResponseBY\n\x11\x64\x65v.argosy.api.v1B\x0c\x43lusterProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x61rgosy/api/v1/cluster.proto\x12\rargosy.api.v1\x1a\x19\x61rgosy/api/v1/queue.proto\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x7f\n\x0fResourceAmounts\x12<\n\x07\x61mounts\x18\x01 \x03(\x0b\x32+.argosy.api.v1.ResourceAmounts.AmountsEntry\x1a.\n\x0c\x41mountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\x80\x03\n\x07\x43luster\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x19\n\x11sampler_connected\x18\x03 \x01(\x08\x12\x1a\n\x12\x65xecutor_connected\x18\x04 \x01(\x08\x12%\n\x06\x63ordon\x18\x05 \x01(\x0b\x32\x15.argosy.api.v1.Cordon\x12\x12\n\nnode_count\x18\x07 \x01(\x03\x12\x11\n\trun_count\x18\x08 \x01(\x03\x12-\n\x05total\x18\t \x01(\x0b\x32\x1e.argosy.api.v1.ResourceAmounts\x12,\n\x04\x66ree\x18\n \x01(\x0b\x32\x1e.argosy.api.v1.ResourceAmounts\x12\x30\n\x0c\x63ontact_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0e\x63ordoned_nodes\x18\x0c \x03(\x0b\x32\x1b.argosy.api.v1.CordonedNode\x12\r\n\x05pools\x18\r \x03(\tJ\x04\x08\x02\x10\x03J\x04\x08\x06\x10\x07R\x03uid\"C\n\x0c\x43ordonedNode\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x06\x63ordon\x18\x02 \x01(\x0b\x32\x15.argosy.api.v1.Cordon\"\xa6\x02\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x33\n\x0b\x61llocatable\x18\x02 \x01(\x0b\x32\x1e.argosy.api.v1.ResourceAmounts\x12,\n\x04\x66ree\x18\x03 \x01(\x0b\x32\x1e.argosy.api.v1.ResourceAmounts\x12\r\n\x05ready\x18\x04 \x01(\x08\x12%\n\x06\x63ordon\x18\x05 \x01(\x0b\x32\x15.argosy.api.v1.Cordon\x12/\n\x06labels\x18\x06 \x03(\x0b\x32\x1f.argosy.api.v1.Node.LabelsEntry\x12\x17\n\x0flast_choice_for\x18\x07 \x03(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"R\n\x13ListClustersRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"Y\n\x14ListClustersResponse\x12(\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\x16.argosy.api.v1.Cluster\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"-\n\x11GetClusterRequest\x12\x18\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\"=\n\x12GetClusterResponse\x12\'\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x16.argosy.api.v1.Cluster\"\xa6\x01\n\x10ListNodesRequest\x12\x1b\n\x07\x63luster\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12\x1d\n\tpage_size\x18\x02 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x04\x12 \n\x0elabel_selector\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\x12\x16\n\x04node\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\xfd\x01\"P\n\x11ListNodesResponse\x12\"\n\x05nodes\x18\x01 \x03(\x0b\x32\x13.argosy.api.v1.Node\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb9\x02\n\tScaledPod\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12\x0e\n\x06member\x18\x03 \x01(\x05\x12\r\n\x05queue\x18\x04 \x01(\t\x12\x31\n\trequested\x18\x05 \x01(\x0b\x32\x1e.argosy.api.v1.ResourceAmounts\x12\x30\n\x08\x61pproved\x18\x06 \x01(\x0b\x32\x1e.argosy.api.v1.ResourceAmounts\x12.\n\x06\x61\x63tual\x18\x07 \x01(\x0b\x32\x1e.argosy.api.v1.ResourceAmounts\x12,\n\x05state\x18\x08 \x01(\x0e\x32\x1d.argosy.api.v1.ScaledPodState\x12)\n\x05since\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xa0\x01\n\x15ListScaledPodsRequest\x12\x1b\n\x07\x63luster\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12\x17\n\x06job_id\x18\x02 \x01(\tB\x07\xbaH\x04r\x02\x18@\x12\x14\n\x0cwith_history\x18\x03 \x01(\x08\x12\x1d\n\tpage_size\x18\x04 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x04\"\x84\x01\n\x16ListScaledPodsResponse\x12&\n\x04pods\x18\x01 \x03(\x0b\x32\x18.argosy.api.v1.ScaledPod\x12)\n\x07history\x18\x02 \x03(\x0b\x32\x18.argosy.api.v1.ScaledPod\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"J\n\x14\x43ordonClusterRequest\x12\x18\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12\x18\n\x06reason\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"@\n\x15\x43ordonClusterResponse\x12\'\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x16.argosy.api.v1.Cluster\"2\n\x16UncordonClusterRequest\x12\x18\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\"B\n\x17UncordonClusterResponse\x12\'\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x16.argosy.api.v1.Cluster\"{\n\x11\x43ordonNodeRequest\x12\x1b\n\x07\x63luster\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12\x18\n\x04node\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12\x18\n\x06reason\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12\x15\n\rallow_missing\x18\x04 \x01(\x08\"=\n\x12\x43ordonNodeResponse\x12\'\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x16.argosy.api.v1.Cluster\"L\n\x13UncordonNodeRequest\x12\x1b\n\x07\x63luster\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12\x18\n\x04node\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\"?\n\x14UncordonNodeResponse\x12\'\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x16.argosy.api.v1.Cluster\"0\n\x14\x46orgetClusterRequest\x12\x18\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\"/\n\x15\x46orgetClusterResponse\x12\x16\n\x0elost_run_count\x18\x01 \x01(\x03*\xf6\x01\n\x0eScaledPodState\x12 \n\x1cSCALED_POD_STATE_UNSPECIFIED\x10\x00\x12\x1d\n\x19SCALED_POD_STATE_AS_ASKED\x10\x01\x12#\n\x1fSCALED_POD_STATE_WAITS_FOR_ROOM\x10\x02\x12 \n\x1cSCALED_POD_STATE_NODE_DRAINS\x10\x03\x12\x1d\n\x19SCALED_POD_STATE_IS_MOVED\x10\x04\x12\x1d\n\x19SCALED_POD_STATE_NO_AGENT\x10\x05\x12\x1e\n\x1aSCALED_POD_STATE_UNCERTAIN\x10\x06\x32\xb1\x06\n\x0e\x43lusterService\x12W\n\x0cListClusters\x12\".argosy.api.v1.ListClustersRequest\x1a#.argosy.api.v1.ListClustersResponse\x12Q\n\nGetCluster\x12 .argosy.api.v1.GetClusterRequest\x1a!.argosy.api.v1.GetClusterResponse\x12N\n\tListNodes\x12\x1f.argosy.api.v1.ListNodesRequest\x1a .argosy.api.v1.ListNodesResponse\x12]\n\x0eListScaledPods\x12$.argosy.api.v1.ListScaledPodsRequest\x1a%.argosy.api.v1.ListScaledPodsResponse\x12Z\n\rCordonCluster\x12#.argosy.api.v1.CordonClusterRequest\x1a$.argosy.api.v1.CordonClusterResponse\x12`\n\x0fUncordonCluster\x12%.argosy.api.v1.UncordonClusterRequest\x1a&.argosy.api.v1.UncordonClusterResponse\x12Q\n\nCordonNode\x12 .argosy.api.v1.CordonNodeRequest\x1a!.argosy.api.v1.CordonNodeResponse\x12W\n\x0cUncordonNode\x12\".argosy.api.v1.UncordonNodeRequest\x1a#.argosy.api.v1.UncordonNodeResponse\x12Z\n\rForgetCluster\x12#.argosy.api.v1.ForgetClusterRequest\x1a$.argosy.api.v1.ForgetClusterResponseBY\n\x11\x64\x65v.argosy.api.v1B\x0c\x43lusterProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -55,6 +55,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTNODESREQUEST'].fields_by_name['label_selector']._serialized_options = b'\272H\005r\003\030\200\010'
   _globals['_LISTNODESREQUEST'].fields_by_name['node']._loaded_options = None
   _globals['_LISTNODESREQUEST'].fields_by_name['node']._serialized_options = b'\272H\005r\003\030\375\001'
+  _globals['_LISTSCALEDPODSREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_LISTSCALEDPODSREQUEST'].fields_by_name['cluster']._serialized_options = b'\272H\007r\005\020\001\030\375\001'
+  _globals['_LISTSCALEDPODSREQUEST'].fields_by_name['job_id']._loaded_options = None
+  _globals['_LISTSCALEDPODSREQUEST'].fields_by_name['job_id']._serialized_options = b'\272H\004r\002\030@'
+  _globals['_LISTSCALEDPODSREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTSCALEDPODSREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\007\032\005\030\350\007(\000'
+  _globals['_LISTSCALEDPODSREQUEST'].fields_by_name['page_token']._loaded_options = None
+  _globals['_LISTSCALEDPODSREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003\030\200\004'
   _globals['_CORDONCLUSTERREQUEST'].fields_by_name['name']._loaded_options = None
   _globals['_CORDONCLUSTERREQUEST'].fields_by_name['name']._serialized_options = b'\272H\007r\005\020\001\030\375\001'
   _globals['_CORDONCLUSTERREQUEST'].fields_by_name['reason']._loaded_options = None
@@ -73,6 +81,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UNCORDONNODEREQUEST'].fields_by_name['node']._serialized_options = b'\272H\007r\005\020\001\030\375\001'
   _globals['_FORGETCLUSTERREQUEST'].fields_by_name['name']._loaded_options = None
   _globals['_FORGETCLUSTERREQUEST'].fields_by_name['name']._serialized_options = b'\272H\007r\005\020\001\030\375\001'
+  _globals['_SCALEDPODSTATE']._serialized_start=2860
+  _globals['_SCALEDPODSTATE']._serialized_end=3106
   _globals['_RESOURCEAMOUNTS']._serialized_start=135
   _globals['_RESOURCEAMOUNTS']._serialized_end=262
   _globals['_RESOURCEAMOUNTS_AMOUNTSENTRY']._serialized_start=216
@@ -97,26 +107,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTNODESREQUEST']._serialized_end=1469
   _globals['_LISTNODESRESPONSE']._serialized_start=1471
   _globals['_LISTNODESRESPONSE']._serialized_end=1551
-  _globals['_CORDONCLUSTERREQUEST']._serialized_start=1553
-  _globals['_CORDONCLUSTERREQUEST']._serialized_end=1627
-  _globals['_CORDONCLUSTERRESPONSE']._serialized_start=1629
-  _globals['_CORDONCLUSTERRESPONSE']._serialized_end=1693
-  _globals['_UNCORDONCLUSTERREQUEST']._serialized_start=1695
-  _globals['_UNCORDONCLUSTERREQUEST']._serialized_end=1745
-  _globals['_UNCORDONCLUSTERRESPONSE']._serialized_start=1747
-  _globals['_UNCORDONCLUSTERRESPONSE']._serialized_end=1813
-  _globals['_CORDONNODEREQUEST']._serialized_start=1815
-  _globals['_CORDONNODEREQUEST']._serialized_end=1938
-  _globals['_CORDONNODERESPONSE']._serialized_start=1940
-  _globals['_CORDONNODERESPONSE']._serialized_end=2001
-  _globals['_UNCORDONNODEREQUEST']._serialized_start=2003
-  _globals['_UNCORDONNODEREQUEST']._serialized_end=2079
-  _globals['_UNCORDONNODERESPONSE']._serialized_start=2081
-  _globals['_UNCORDONNODERESPONSE']._serialized_end=2144
-  _globals['_FORGETCLUSTERREQUEST']._serialized_start=2146
-  _globals['_FORGETCLUSTERREQUEST']._serialized_end=2194
-  _globals['_FORGETCLUSTERRESPONSE']._serialized_start=2196
-  _globals['_FORGETCLUSTERRESPONSE']._serialized_end=2243
-  _globals['_CLUSTERSERVICE']._serialized_start=2246
-  _globals['_CLUSTERSERVICE']._serialized_end=2968
+  _globals['_SCALEDPOD']._serialized_start=1554
+  _globals['_SCALEDPOD']._serialized_end=1867
+  _globals['_LISTSCALEDPODSREQUEST']._serialized_start=1870
+  _globals['_LISTSCALEDPODSREQUEST']._serialized_end=2030
+  _globals['_LISTSCALEDPODSRESPONSE']._serialized_start=2033
+  _globals['_LISTSCALEDPODSRESPONSE']._serialized_end=2165
+  _globals['_CORDONCLUSTERREQUEST']._serialized_start=2167
+  _globals['_CORDONCLUSTERREQUEST']._serialized_end=2241
+  _globals['_CORDONCLUSTERRESPONSE']._serialized_start=2243
+  _globals['_CORDONCLUSTERRESPONSE']._serialized_end=2307
+  _globals['_UNCORDONCLUSTERREQUEST']._serialized_start=2309
+  _globals['_UNCORDONCLUSTERREQUEST']._serialized_end=2359
+  _globals['_UNCORDONCLUSTERRESPONSE']._serialized_start=2361
+  _globals['_UNCORDONCLUSTERRESPONSE']._serialized_end=2427
+  _globals['_CORDONNODEREQUEST']._serialized_start=2429
+  _globals['_CORDONNODEREQUEST']._serialized_end=2552
+  _globals['_CORDONNODERESPONSE']._serialized_start=2554
+  _globals['_CORDONNODERESPONSE']._serialized_end=2615
+  _globals['_UNCORDONNODEREQUEST']._serialized_start=2617
+  _globals['_UNCORDONNODEREQUEST']._serialized_end=2693
+  _globals['_UNCORDONNODERESPONSE']._serialized_start=2695
+  _globals['_UNCORDONNODERESPONSE']._serialized_end=2758
+  _globals['_FORGETCLUSTERREQUEST']._serialized_start=2760
+  _globals['_FORGETCLUSTERREQUEST']._serialized_end=2808
+  _globals['_FORGETCLUSTERRESPONSE']._serialized_start=2810
+  _globals['_FORGETCLUSTERRESPONSE']._serialized_end=2857
+  _globals['_CLUSTERSERVICE']._serialized_start=3109
+  _globals['_CLUSTERSERVICE']._serialized_end=3926
 # @@protoc_insertion_point(module_scope)

@@ -4,12 +4,30 @@ from argosy.api.v1 import queue_pb2 as _queue_pb2
 from buf.validate import validate_pb2 as _validate_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class ScaledPodState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SCALED_POD_STATE_UNSPECIFIED: _ClassVar[ScaledPodState]
+    SCALED_POD_STATE_AS_ASKED: _ClassVar[ScaledPodState]
+    SCALED_POD_STATE_WAITS_FOR_ROOM: _ClassVar[ScaledPodState]
+    SCALED_POD_STATE_NODE_DRAINS: _ClassVar[ScaledPodState]
+    SCALED_POD_STATE_IS_MOVED: _ClassVar[ScaledPodState]
+    SCALED_POD_STATE_NO_AGENT: _ClassVar[ScaledPodState]
+    SCALED_POD_STATE_UNCERTAIN: _ClassVar[ScaledPodState]
+SCALED_POD_STATE_UNSPECIFIED: ScaledPodState
+SCALED_POD_STATE_AS_ASKED: ScaledPodState
+SCALED_POD_STATE_WAITS_FOR_ROOM: ScaledPodState
+SCALED_POD_STATE_NODE_DRAINS: ScaledPodState
+SCALED_POD_STATE_IS_MOVED: ScaledPodState
+SCALED_POD_STATE_NO_AGENT: ScaledPodState
+SCALED_POD_STATE_UNCERTAIN: ScaledPodState
 
 class ResourceAmounts(_message.Message):
     __slots__ = ("amounts",)
@@ -132,6 +150,52 @@ class ListNodesResponse(_message.Message):
     nodes: _containers.RepeatedCompositeFieldContainer[Node]
     next_page_token: str
     def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class ScaledPod(_message.Message):
+    __slots__ = ("job_id", "attempt", "member", "queue", "requested", "approved", "actual", "state", "since")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    APPROVED_FIELD_NUMBER: _ClassVar[int]
+    ACTUAL_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    attempt: int
+    member: int
+    queue: str
+    requested: ResourceAmounts
+    approved: ResourceAmounts
+    actual: ResourceAmounts
+    state: ScaledPodState
+    since: _timestamp_pb2.Timestamp
+    def __init__(self, job_id: _Optional[str] = ..., attempt: _Optional[int] = ..., member: _Optional[int] = ..., queue: _Optional[str] = ..., requested: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., approved: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., actual: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., state: _Optional[_Union[ScaledPodState, str]] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class ListScaledPodsRequest(_message.Message):
+    __slots__ = ("cluster", "job_id", "with_history", "page_size", "page_token")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    WITH_HISTORY_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    job_id: str
+    with_history: bool
+    page_size: int
+    page_token: str
+    def __init__(self, cluster: _Optional[str] = ..., job_id: _Optional[str] = ..., with_history: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListScaledPodsResponse(_message.Message):
+    __slots__ = ("pods", "history", "next_page_token")
+    PODS_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    pods: _containers.RepeatedCompositeFieldContainer[ScaledPod]
+    history: _containers.RepeatedCompositeFieldContainer[ScaledPod]
+    next_page_token: str
+    def __init__(self, pods: _Optional[_Iterable[_Union[ScaledPod, _Mapping]]] = ..., history: _Optional[_Iterable[_Union[ScaledPod, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class CordonClusterRequest(_message.Message):
     __slots__ = ("name", "reason")

@@ -50,6 +50,11 @@ class ClusterServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.ListNodesRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.ListNodesResponse.FromString,
                 _registered_method=True)
+        self.ListScaledPods = channel.unary_unary(
+                '/argosy.api.v1.ClusterService/ListScaledPods',
+                request_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.ListScaledPodsRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.ListScaledPodsResponse.FromString,
+                _registered_method=True)
         self.CordonCluster = channel.unary_unary(
                 '/argosy.api.v1.ClusterService/CordonCluster',
                 request_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.CordonClusterRequest.SerializeToString,
@@ -97,6 +102,13 @@ class ClusterServiceServicer(object):
 
     def ListNodes(self, request, context):
         """Answers the nodes of one cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListScaledPods(self, request, context):
+        """Answers the pods of one cluster that are resized while they run, from the leader's memory.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -154,6 +166,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.ListNodes,
                     request_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.ListNodesRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.ListNodesResponse.SerializeToString,
+            ),
+            'ListScaledPods': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListScaledPods,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.ListScaledPodsRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.ListScaledPodsResponse.SerializeToString,
             ),
             'CordonCluster': grpc.unary_unary_rpc_method_handler(
                     servicer.CordonCluster,
@@ -263,6 +280,33 @@ class ClusterService(object):
             '/argosy.api.v1.ClusterService/ListNodes',
             argosy_dot_api_dot_v1_dot_cluster__pb2.ListNodesRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_cluster__pb2.ListNodesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListScaledPods(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.ClusterService/ListScaledPods',
+            argosy_dot_api_dot_v1_dot_cluster__pb2.ListScaledPodsRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_cluster__pb2.ListScaledPodsResponse.FromString,
             options,
             channel_credentials,
             insecure,

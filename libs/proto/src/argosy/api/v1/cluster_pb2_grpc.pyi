@@ -39,6 +39,8 @@ class ClusterServiceStub:
     """Answers one cluster."""
     ListNodes: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.ListNodesRequest, _cluster_pb2.ListNodesResponse]
     """Answers the nodes of one cluster."""
+    ListScaledPods: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.ListScaledPodsRequest, _cluster_pb2.ListScaledPodsResponse]
+    """Answers the pods of one cluster that are resized while they run, from the leader's memory."""
     CordonCluster: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.CordonClusterRequest, _cluster_pb2.CordonClusterResponse]
     """Stops placing on a cluster; what runs there goes on."""
     UncordonCluster: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.UncordonClusterRequest, _cluster_pb2.UncordonClusterResponse]
@@ -61,6 +63,8 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Answers one cluster."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_cluster_pb2.ListNodesRequest, _cluster_pb2.ListNodesResponse]  # type: ignore[assignment]
     """Answers the nodes of one cluster."""
+    ListScaledPods: _aio.UnaryUnaryMultiCallable[_cluster_pb2.ListScaledPodsRequest, _cluster_pb2.ListScaledPodsResponse]  # type: ignore[assignment]
+    """Answers the pods of one cluster that are resized while they run, from the leader's memory."""
     CordonCluster: _aio.UnaryUnaryMultiCallable[_cluster_pb2.CordonClusterRequest, _cluster_pb2.CordonClusterResponse]  # type: ignore[assignment]
     """Stops placing on a cluster; what runs there goes on."""
     UncordonCluster: _aio.UnaryUnaryMultiCallable[_cluster_pb2.UncordonClusterRequest, _cluster_pb2.UncordonClusterResponse]  # type: ignore[assignment]
@@ -98,6 +102,14 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.ListNodesResponse, _abc.Awaitable[_cluster_pb2.ListNodesResponse]]:
         """Answers the nodes of one cluster."""
+
+    @_abc_1.abstractmethod
+    def ListScaledPods(
+        self,
+        request: _cluster_pb2.ListScaledPodsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.ListScaledPodsResponse, _abc.Awaitable[_cluster_pb2.ListScaledPodsResponse]]:
+        """Answers the pods of one cluster that are resized while they run, from the leader's memory."""
 
     @_abc_1.abstractmethod
     def CordonCluster(

@@ -37,7 +37,7 @@ COMMIT_OUTCOME_UNKNOWN_CLASS: CommitOutcome
 COMMIT_OUTCOME_REFUSED: CommitOutcome
 
 class SessionRequest(_message.Message):
-    __slots__ = ("hello", "capacity", "ready", "sample", "commit", "heartbeat", "held_amounts", "moves")
+    __slots__ = ("hello", "capacity", "ready", "sample", "commit", "heartbeat", "held_amounts", "moves", "pod_sizes")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +46,7 @@ class SessionRequest(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     HELD_AMOUNTS_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
+    POD_SIZES_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     capacity: Capacity
     ready: Ready
@@ -54,7 +55,8 @@ class SessionRequest(_message.Message):
     heartbeat: Heartbeat
     held_amounts: HeldAmounts
     moves: Moves
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., sample: _Optional[_Union[SampleResponse, _Mapping]] = ..., commit: _Optional[_Union[CommitResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., held_amounts: _Optional[_Union[HeldAmounts, _Mapping]] = ..., moves: _Optional[_Union[Moves, _Mapping]] = ...) -> None: ...
+    pod_sizes: PodSizes
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., sample: _Optional[_Union[SampleResponse, _Mapping]] = ..., commit: _Optional[_Union[CommitResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., held_amounts: _Optional[_Union[HeldAmounts, _Mapping]] = ..., moves: _Optional[_Union[Moves, _Mapping]] = ..., pod_sizes: _Optional[_Union[PodSizes, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("cluster", "cluster_uid", "process_id", "host", "pool")
@@ -125,6 +127,26 @@ class Moves(_message.Message):
     attempt_column: bytes
     member_column: bytes
     def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ...) -> None: ...
+
+class PodSizes(_message.Message):
+    __slots__ = ("handle_column", "attempt_column", "member_column", "resources", "requested_column", "approved_column", "actual_column", "state_column")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    APPROVED_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ACTUAL_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    STATE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    attempt_column: bytes
+    member_column: bytes
+    resources: _containers.RepeatedScalarFieldContainer[str]
+    requested_column: bytes
+    approved_column: bytes
+    actual_column: bytes
+    state_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ..., resources: _Optional[_Iterable[str]] = ..., requested_column: _Optional[bytes] = ..., approved_column: _Optional[bytes] = ..., actual_column: _Optional[bytes] = ..., state_column: _Optional[bytes] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("placement_count",)

@@ -25,6 +25,7 @@ __all__ = [
     "LOG_CHUNK",
     "LOG_END",
     "MAX_TEXT",
+    "POD_SIZES",
     "READY",
     "SAMPLE_RESPONSE",
     "SEEN_RUNS",
@@ -110,6 +111,17 @@ HELD_AMOUNTS: Final[Shape] = {
     "member_column": Column("int16", ("member",), 0, MAX_MEMBER, optional=True),
     "resources": Entries(of="resource", most=_MAX_RESOURCES, longest=_MAX_RESOURCE_NAME, shortest=1, distinct=True),
     "amount_column": Column("int64", ("member", "resource"), -1, MAX_AMOUNT),
+}
+
+POD_SIZES: Final[Shape] = {
+    "handle_column": Column("int64", ("member",), 0, _MAX_HANDLE),
+    "attempt_column": Column("int32", ("member",), 0, MAX_ATTEMPT),
+    "member_column": Column("int16", ("member",), 0, MAX_MEMBER, optional=True),
+    "resources": Entries(of="resource", most=_MAX_RESOURCES, longest=_MAX_RESOURCE_NAME, shortest=1, distinct=True),
+    "requested_column": Column("int64", ("member", "resource"), 0, MAX_AMOUNT),
+    "approved_column": Column("int64", ("member", "resource"), 0, MAX_AMOUNT),
+    "actual_column": Column("int64", ("member", "resource"), 0, MAX_AMOUNT),
+    "state_column": Column("int8", ("member",), 1, 6),
 }
 
 HELLO_RUNS: Final[Shape] = {

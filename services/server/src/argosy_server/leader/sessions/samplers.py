@@ -8,6 +8,7 @@ Source: design section 5, "Sampler session"; seed 000.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from argosy_core.leader.events import (
 from argosy_runtime.columns import member_columns
 from argosy_runtime.shapes import read_message
 from argosy_server.leader.sessions import cluster_codec
-from argosy_server.leader.sessions.message_shapes import READY
+from argosy_server.leader.sessions.message_shapes import POD_SIZES, READY
 from argosy_server.leader.sessions.outbox import Outbox
 from argosy_server.leader.sessions.streams import ClusterStreams
 from argosy_server.leader.show.notes import ClusterNotes, NodeNotes
@@ -192,6 +193,9 @@ class SamplerService(ClusterStreams[SamplerSession], sampler_pb2_grpc.SamplerSer
             event = AmountsHeld(session=session.key, held=cluster_codec.held_amounts(request.held_amounts))
         elif kind == "moves":
             event = MovesNamed(session=session.key, members=cluster_codec.moves(request.moves))
+        elif kind == "pod_sizes":
+            session.notes.sizes.take(read_message(request.pod_sizes, POD_SIZES, where="pod_sizes"), time.time())
+            event = Heard(session=session.key)
         elif kind == "ready":
             read_message(request.ready, READY, where="ready")
             session.ready = True

@@ -21,6 +21,7 @@ from argosy_core.nodes import NodeColumns, NodeGroup, Taint
 from argosy_core.scheduler import check_growth
 from argosy_runtime.metrics import METRICS
 from argosy_server.leader.show.latency import LatencyHistogram
+from argosy_server.leader.show.pod_sizes import SizeNotes
 from argosy_server.leader.show.round_traces import RoundTraces, round_traces
 
 if TYPE_CHECKING:
@@ -201,6 +202,8 @@ class ClusterNotes:
     """Its nodes."""
     capacity: CapacityColumns | None = None
     """Totals as last told."""
+    sizes: SizeNotes = field(default_factory=SizeNotes)
+    """Its scaled pods."""
 
 
 class SpecBodies:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from argosy_core.job.identity import compose_id
 from argosy_core.job.states import JobStage
 from argosy_core.leader.events import Explained
 from argosy_core.placement import WaitReason
@@ -27,6 +28,7 @@ from argosy_server.api.leader_view import (
     ClusterGauges,
     NodeGauges,
     RoundGauges,
+    ScaledPod,
     StageLatencies,
 )
 from argosy_server.leader.show.latency import BOUNDS_MS, quantile_ms
@@ -150,6 +152,37 @@ class LeaderMemoryView:
                 )
             )
         return gauges
+
+    def scaled_pods(self, cluster: str, *, with_history: bool = False) -> Sequence[ScaledPod]:
+        """Return a cluster's scaled pods by job, attempt and member; or, oldest first, what they were before.
+
+        Pods of jobs that are not in memory are left out.
+        """
+        notes = self._notes.clusters.get(cluster)
+        if notes is None:
+            return ()
+        found, live, names = [], self._machine.state.live, self._machine.state.queues.names
+        for size, since_s in notes.sizes.history() if with_history else notes.sizes.pods():
+            (slot,) = live.slots(np.array(size.key[:1])).tolist()
+            if slot >= 0:
+                requested, approved, actual = (
+                    dict(zip(notes.sizes.resources, one, strict=True))
+                    for one in (size.requested, size.approved, size.actual)
+                )
+                found.append(
+                    ScaledPod(
+                        job_id=compose_id(int(live.id_high[slot]), size.key[0]),
+                        attempt=size.key[1],
+                        member=size.key[2],
+                        queue=names.get(int(live.queue[slot]), ""),
+                        requested=requested,
+                        approved=approved,
+                        actual=actual,
+                        state=size.state,
+                        since_s=since_s,
+                    )
+                )
+        return found
 
     def read_log(self, cluster: str, request: LogRequest) -> AsyncGenerator[bytes, None]:
         """Give a log of a cluster's pod, read by its executor.
