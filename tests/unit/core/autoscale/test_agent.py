@@ -323,6 +323,16 @@ def test_a_metric_that_is_missing_keeps_no_pod_from_growing_by_the_other(cores: 
     assert [one.wanted for one in World().use(cores, memory_bytes).requests] == [units(4)]
 
 
+def test_a_pod_that_uses_all_its_processors_twice_gets_twice_as_many() -> None:
+    """Use is never more than what it has, so what it would use is hidden; once may be chance."""
+    world = World()
+    goals = []
+    for cores in (2.0, 2.0, 1.7, 2.0):
+        world.use(cores)
+        goals.append(world.scaling.goal_units)
+    assert goals == [3, 4, 2, 3]
+
+
 def test_a_pod_that_runs_out_of_memory_gets_more_at_once_and_keeps_it() -> None:
     """Metrics that say less do not take it back, for a day."""
     world = World()

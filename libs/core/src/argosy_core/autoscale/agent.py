@@ -169,7 +169,7 @@ class Agent:
             if pod is not None and pod.unit is not None:
                 known.append(place)
                 pods.append(pod)
-                policies.append((pod.seen.policy, pod.unit))
+                policies.append((pod.seen.policy, pod.unit, pod.seen.actual.cpu_millicores))
         if not known:
             return
         current = np.array([pod.goal_units for pod in pods], dtype=np.int64)

@@ -23,6 +23,8 @@ __all__ = ["GoalKeeper"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+_FULL_RATIO = 0.02
+"""How near to what it has a pod's use of processors is for what it would use to be hidden."""
 _JUMP_RATIO = 4.0
 """A demand so many times the one before, or so small a part of it, each with a unit added, must come twice to shrink a
 pod."""
@@ -46,6 +48,7 @@ class GoalKeeper:
         self._free: list[int] = []
         self._seen_s = np.zeros(0)
         self._last = np.zeros(0)
+        self._was_full = np.zeros(0, np.bool_)
 
     def add(self, uid: str, now_s: float) -> None:
         """Begin to remember a pod."""
@@ -54,8 +57,9 @@ class GoalKeeper:
             self._free = self._history.add(count).tolist()[::-1]
             self._seen_s = np.concatenate([self._seen_s, np.zeros(count)])
             self._last = np.concatenate([self._last, np.full(count, np.nan)])
+            self._was_full = np.concatenate([self._was_full, np.zeros(count, np.bool_)])
         slot = self._slots[uid] = self._free.pop()
-        self._seen_s[slot], self._last[slot] = now_s, np.nan
+        self._seen_s[slot], self._last[slot], self._was_full[slot] = now_s, np.nan, False
 
     def remove(self, uid: str) -> None:
         """Forget a pod."""
@@ -72,13 +76,13 @@ class GoalKeeper:
         self._history.drop_floor(np.array([self._slots[uid]]))
 
     def take(
-        self, metrics: MetricsSeen, pods: Sequence[tuple[ScalingPolicy, Amounts]], current: Ints, now_s: float
+        self, metrics: MetricsSeen, pods: Sequence[tuple[ScalingPolicy, Amounts, int]], current: Ints, now_s: float
     ) -> list[int]:
         """Note what pods used, and return what they should have.
 
         Args:
             metrics: What they used; pods that were added, each once.
-            pods: Their policies and compute units, in the same order.
+            pods: Their policies, compute units and the millicores that they run with, in the same order.
             current: int64[n], sizes that they have, compute units.
             now_s: The present, seconds.
 
@@ -86,11 +90,13 @@ class GoalKeeper:
             Their goals in compute units, within their bounds. O(pods * max_units), without a loop over sizes.
         """
         slots = np.array([self._slots[uid] for uid in metrics.uids], dtype=np.int64)
-        policies, units = [policy for policy, _ in pods], [unit for _, unit in pods]
+        policies, units = [policy for policy, _, _ in pods], [unit for _, unit, _ in pods]
         load, memory = _demands(metrics, policies, units)
         ranges = [policy.bounds_units(unit) for policy, unit in zip(policies, units, strict=True)]
         least, most = np.minimum(np.array(ranges, dtype=np.int64).T, self.max_units)
         demand = demand_units(((load, 1.0, 1.0), (memory, 1.0, 1.0)))
+        has = np.array([millicores / unit.cpu_millicores for _, unit, millicores in pods])
+        demand = np.where(self._are_full(slots, metrics.load_cores, pods), np.fmax(demand, 2.0 * has), demand)
         whole = np.isfinite(load) & np.isfinite(memory)
         last = self._last[slots]
         with np.errstate(invalid="ignore"):
@@ -106,6 +112,16 @@ class GoalKeeper:
         bounds = np.minimum(np.maximum(least, needed), most), most
         goals: list[int] = self._history.goals(slots, current, bounds, whole & ~jumped).tolist()
         return goals
+
+    def _are_full(
+        self, slots: Ints, load_cores: Floats, pods: Sequence[tuple[ScalingPolicy, Amounts, int]]
+    ) -> npt.NDArray[np.bool_]:
+        """Return which pods used just the processors that they have, twice: what they would use cannot be seen."""
+        has_cores = np.array([millicores for _, _, millicores in pods]) / 1000.0
+        with np.errstate(invalid="ignore"):
+            is_full = np.abs(load_cores - has_cores) <= _FULL_RATIO * has_cores
+        were, self._was_full[slots] = self._was_full[slots], is_full
+        return were & is_full
 
 
 def _demands(
