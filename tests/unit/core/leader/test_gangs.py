@@ -14,6 +14,7 @@ from argosy_core.job.states import JobEventKind, JobState, ObjectState
 from argosy_core.leader import instructions as say
 from argosy_core.placement import CommitReply, CommitRequest, WaitReason
 from argosy_core.scheduler import RoundSettings, explain
+from argosy_core.scheduler.work_ends import find_work
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -265,3 +266,26 @@ def test_gang_on_whole_nodes_is_charged_for_all_of_them() -> None:
     world.tell_whole_nodes("a")
     world.send_capacity("a")
     assert cores(world) == (0, 12)
+
+
+def test_job_is_promised_a_node_that_a_member_of_a_gang_has_to_leave_first() -> None:
+    """What members hold comes free with their run, on the node of each."""
+    world = world_of(pods(3000, 2))
+    world.define_class(3, cpu=1000)
+    world.define_class(4, cpu=4000)
+    (gang,) = world.submit(1, class_id=2)
+    world.round()
+    world.submit(2, class_id=3)
+    world.round()
+    nodes = np.array([0, 1], dtype=np.int32)
+    work = find_work(world.state, 0, nodes, world.now_s)
+    cpu = world.state.classes.axis.index("cpu")
+    found = sorted(zip(work.node.tolist(), (work.amount[:, cpu] // 1000).tolist(), strict=True))
+    assert found == [(0, 1), (0, 3), (1, 1), (1, 3)]
+    (large,) = world.submit(1, class_id=4)
+    for _ in range(3):
+        world.now_s += 6.0
+        world.round()
+    promise = world.state.promises.standing[large]
+    assert promise.moment_s > world.now_s
+    assert world.job_state(gang) == JobState.LEASED

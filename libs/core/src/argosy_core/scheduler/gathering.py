@@ -5,7 +5,7 @@ those of which the least must come free, as its sampler says. No other job of th
 has started, wherever that is, or has waited so for an hour; then they are chosen anew. One gang of a pool gathers at a
 time, since what is kept stands partly idle. The next leader gathers anew.
 
-It is no promise: nobody knows when so many nodes are free together, as gangs that run are of no known end.
+It is no promise: no moment is told at which so many nodes are free together.
 
 Source: 003 "Distributed jobs"; design section 5, "Round" 5; decision 0018.
 """

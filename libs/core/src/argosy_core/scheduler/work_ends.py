@@ -17,6 +17,7 @@ import numpy as np
 from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
 from argosy_core.backfill import PromiseKind
 from argosy_core.job.states import IS_RUN_TERMINAL
+from argosy_core.scheduler.run_members import member_vectors
 from argosy_core.scheduler.state import PoolState
 
 __all__ = ["WorkEnds", "expected_run_time_s", "find_work", "latest_run_time_s", "note_ended"]
@@ -105,7 +106,7 @@ class WorkEnds:
 def find_work(state: PoolState, cluster: int, nodes: Int32s, now_s: float) -> WorkEnds:
     """Return what of the pool's runs is on some nodes of a cluster, those in flight included, and when it ends.
 
-    Runs of several members are left out: what they hold on these nodes counts as never given back.
+    Of a run of several members each counts where it is, and ends with its run.
 
     Args:
         state: The pool.
@@ -119,8 +120,18 @@ def find_work(state: PoolState, cluster: int, nodes: Int32s, now_s: float) -> Wo
     position = np.full(len(state.clusters.nodes[cluster].names) + 1, -1, dtype=np.int32)  # the last is of no node
     position[nodes] = np.arange(nodes.size, dtype=np.int32)
     slots = np.flatnonzero(live.cluster == cluster).astype(np.int32)
+    gangs = slots[live.members.has(slots)] if len(live.members) else slots[:0]
     slots = slots[(live.handle[slots] >= 0) & (position[live.node[slots]] >= 0)]
-    slots = slots[~state.stage_is_queued(slots) & ~IS_RUN_TERMINAL[live.run_state[slots]] & ~_has_members(state, slots)]
+    slots = slots[~state.stage_is_queued(slots) & ~IS_RUN_TERMINAL[live.run_state[slots]]]
+    slots = slots[~np.isin(slots, gangs)] if gangs.size else slots
+    node, amount = position[live.node[slots]], state.job_vectors(slots)
+    if gangs.size:
+        places, rows = live.members.rows(gangs)
+        there = (position[live.members.node[rows]] >= 0) & ~IS_RUN_TERMINAL[live.members.state[rows]]
+        places, rows = places[there], rows[there]
+        node = np.concatenate([node, position[live.members.node[rows]]])
+        amount = np.concatenate([amount, member_vectors(state, gangs[places], rows)])
+        slots = np.concatenate([slots, gangs[places]])
     start_s = live.start_time_us[slots] / 1e6
     start_s[start_s <= 0] = now_s
     firm_s = start_s + latest_run_time_s(state, slots)
@@ -129,14 +140,8 @@ def find_work(state: PoolState, cluster: int, nodes: Int32s, now_s: float) -> Wo
     firm_s[firm_s < now_s] = np.inf
     return WorkEnds(
         slots=slots,
-        node=position[live.node[slots]],
-        amount=state.job_vectors(slots),
+        node=node,
+        amount=amount,
         firm_s=firm_s,
         expected_s=np.minimum(expected_s, firm_s),
     )
-
-
-def _has_members(state: PoolState, slots: Int32s) -> Bools:
-    """Return which jobs have runs of several members."""
-    members = state.live.members
-    return np.asarray(members.has(slots)) if len(members) else np.zeros(slots.size, dtype=np.bool_)
