@@ -49,10 +49,11 @@ def _has_room(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
     return _holds(needs, clusters.free) & _holds(state.classes.node_needs(classes), clusters.largest)
 
 
-def _is_large_enough(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
-    """Return (class, cluster): where a job may find room if nothing else runs there."""
-    fits = _holds(state.classes.node_needs(classes), state.clusters.largest)
-    return fits & _holds(state.classes.requests[classes], state.clusters.total) if state.classes.gangs else fits
+def _is_large_enough(state: PoolState, classes: npt.NDArray[np.integer], needs: Int64s) -> Bools:
+    """Return (class, cluster): where a job, which needs so much, may find room if nothing else runs there."""
+    if not state.classes.gangs:
+        return _holds(needs, state.clusters.largest)
+    return _holds(state.classes.node_needs(classes), state.clusters.largest) & _holds(needs, state.clusters.total)
 
 
 def askable(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
@@ -115,7 +116,7 @@ def reasons_at(state: PoolState, classes: npt.NDArray[np.integer]) -> npt.NDArra
     reasons = state.waits.reason[classes, : len(clusters)].copy()
     unknown = reasons == WaitReason.NONE
     reasons[unknown & ~_holds(needs, clusters.free)] = WaitReason.NO_ROOM
-    reasons[~_is_large_enough(state, classes)] = WaitReason.MISMATCH
+    reasons[~_is_large_enough(state, classes, needs)] = WaitReason.MISMATCH
     if state.held_classes.size:
         reasons[np.isin(state.classes.class_id[classes], state.held_classes)] = WaitReason.FAULT
     reasons[:, ~clusters.connected] = WaitReason.AWAY
@@ -140,7 +141,8 @@ def find_unjudged(state: PoolState) -> tuple[Int32s, Bools]:
     unsaid &= ~state.waits.judged[waiting, : len(clusters)]
     some = np.flatnonzero(unsaid.any(axis=1))
     waiting, unsaid = waiting[some], unsaid[some]
-    unsaid &= _is_large_enough(state, waiting) & ~_holds(state.classes.requests[waiting], clusters.free)
+    needs = state.classes.requests[waiting]
+    unsaid &= _is_large_enough(state, waiting, needs) & ~_holds(needs, clusters.free)
     chosen = np.flatnonzero(unsaid.any(axis=1))[:_MOST_UNJUDGED]
     return waiting[chosen].astype(np.int32), np.asarray(unsaid[chosen])
 
@@ -304,7 +306,9 @@ def choose(
         hopeful = (reason == WaitReason.NONE) | (reason == WaitReason.NO_ROOM)
         # What is free is known a little later here than there; who was promised starts cannot wait for that.
         has_room = _has_room(state, classes[heading])
-        has_room |= promised[:, None] & _is_large_enough(state, classes[heading])
+        has_room |= promised[:, None] & _is_large_enough(
+            state, classes[heading], state.classes.requests[classes[heading]]
+        )
         hopeful &= has_room & clusters.usable()
         asked[heading] |= hopeful & asked.any(axis=0)
     complete = _among(classes, np.array(sorted(state.asked_complete | state.explained), dtype=np.int32))
