@@ -362,8 +362,8 @@ def test_chart_gives_sampler_and_executor_what_is_set_for_them(helm: str, part: 
     (container,) = pod["containers"]
     assert f"ARGOSY_{part.upper()}_{name}" in {entry["name"] for entry in container["env"]}
     own = {"ca"} if part == "executor" else set()
-    assert {volume["name"] for volume in pod["volumes"]} == {"tmp"} | own
-    assert {mount["name"] for mount in container["volumeMounts"]} == {"tmp"} | own
+    assert {volume["name"] for volume in pod["volumes"]} == {"tmp", "identity"} | own
+    assert {mount["name"] for mount in container["volumeMounts"]} == {"tmp", "identity"} | own
 
 
 @pytest.mark.parametrize(
