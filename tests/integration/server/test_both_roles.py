@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import numpy as np
+import pytest
 
 from argosy.api.v1 import cluster_pb2, job_pb2, scheduling_pb2
 from argosy.debug.v1 import debug_pb2
@@ -151,9 +152,54 @@ async def test_one_process_with_both_roles_serves_a_job_to_its_end(database_url:
             for task in played:
                 task.cancel()
     assert [(run.cluster, run.node) for run in ended.runs] == [(CLUSTER, "n0")]
-    assert ended.runs[0].start_time.ToMicroseconds() == 1_800_000_000_000_002
+    (run,) = ended.runs
+    moments = [one.ToMicroseconds() for one in (run.lease_time, run.start_time, run.end_time)]
+    assert moments == sorted(moments), "a time ahead of the database's is corrected"
     assert [cluster.name for cluster in heard] == [CLUSTER]
     assert len(seeds) == 1, "a leader that was given no seed takes its epoch, and its dump says so"
+
+
+async def test_jobs_are_planned_by_the_leader_and_none_is_stored(database_url: str, serve: Any) -> None:
+    """Whoever is asked: one node of eight cores holds so many, and the others are told why they would wait."""
+    async with serve(database_url, role="both") as api, serve(database_url) as replica:
+        await api.make_queue("red")
+        await once(lambda: api.scheduling.GetLastRound(scheduling_pb2.GetLastRoundRequest()), lambda last: last.epoch)
+        async with asyncio.TaskGroup() as group:
+            played = [group.create_task(play(api.channel)) for play in (play_sampler, play_executor)]
+            await once(lambda: api.jobs.PlanJobs(plan_request(1)), lambda answer: answer.items[0].placed_count)
+            for one in (api, replica):
+                answer = await one.jobs.PlanJobs(plan_request(12))
+                (item,) = answer.items
+                assert (item.placed_count, item.waiting_count) == (8, 4)
+                assert [(place.cluster, place.node, place.job_count) for place in item.places] == [(CLUSTER, "n0", 8)]
+                assert item.first_waiting.wait_reason == job_pb2.WAIT_REASON_NO_ROOM
+                assert [change.queue for change in answer.share_changes] == ["red"]
+                assert answer.complete
+            with pytest.raises(grpc.aio.AioRpcError, match="at most 10,000 jobs"):
+                await api.jobs.PlanJobs(plan_request(10_001))
+            for task in played:
+                task.cancel()
+        assert not (await api.jobs.ListJobs(job_pb2.ListJobsRequest())).jobs
+
+
+async def test_plan_of_a_pool_that_nobody_leads_is_unavailable(api: Any) -> None:
+    """There is no memory to plan on."""
+    await api.make_queue("red")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.jobs.PlanJobs(plan_request(1))
+    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def plan_request(count: int) -> job_pb2.PlanJobsRequest:
+    """Return what asks to plan jobs of a core each."""
+    resources = {"requests": {"cpu": "1", "memory": "1Gi"}}
+    spec = {"containers": [{"name": "main", "image": "busybox", "resources": resources}]}
+    pod = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": spec})
+    return job_pb2.PlanJobsRequest(
+        submission=job_pb2.SubmitJobsRequest(
+            specs=[job_pb2.JobSpec(manifests=[pod])], items=[job_pb2.JobItem(queue="red", job_set="one", count=count)]
+        )
+    )
 
 
 async def dumped_seed(api: Any) -> int:

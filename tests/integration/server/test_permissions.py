@@ -136,6 +136,7 @@ CASES: Mapping[str, Case] = {
     f"{API}JobService/PreemptJobs": Case(
         lambda p: job_pb2.PreemptJobsRequest(selector=selector(p), validate_only=True), verb="preempt"
     ),
+    f"{API}JobService/PlanJobs": Case(lambda p: job_pb2.PlanJobsRequest(submission=submit(p)), verb="submit"),
     f"{API}JobService/ExplainJob": Case(lambda p: job_pb2.ExplainJobRequest(id=p.job_id), verb="watch"),
     f"{API}JobService/BatchGetJobStages": Case(
         lambda p: job_pb2.BatchGetJobStagesRequest(ids=[p.job_id]), verb="watch", hides=False

@@ -173,6 +173,7 @@ def test_only_commands_that_talk_to_a_server_take_one() -> None:
     }
     of_jobs = {
         "run",
+        "plan",
         "submit",
         "jobs",
         "watch",

@@ -27,6 +27,7 @@ GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         (
             "run",
             "submit",
+            "plan",
             "jobs",
             "watch",
             "logs",
@@ -55,6 +56,7 @@ GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 COMMANDS: Final[dict[str, Entry]] = {
     "run": Entry("run", "run", "Run a command as a job, show its output, end with its exit code."),
     "submit": Entry("submit", "submit", "Submit jobs from YAML or JSON files."),
+    "plan": Entry("plan", "plan", "Say what would become of jobs if they were submitted now."),
     "jobs": Entry("jobs", "jobs", "List jobs by selector, or show one."),
     "watch": Entry("watch", "watch", "Follow a job set until all its jobs ended; resumable."),
     "logs": Entry("logs", "logs", "Print what a job's container wrote; -f follows it."),

@@ -25,6 +25,7 @@ from argosy_client.explanations import (
     QueueStanding,
     StartBand,
 )
+from argosy_client.planning import ItemPlan, Plan
 from argosy_client.pool_settings import PoolSetting, PoolSettings, PoolSettingsVersion
 from argosy_client.values import (
     JOB_STATES,
@@ -69,6 +70,7 @@ __all__ = [
     "Explanation",
     "FilterCount",
     "Identity",
+    "ItemPlan",
     "Job",
     "JobDraft",
     "JobEvent",
@@ -78,6 +80,7 @@ __all__ = [
     "JobStanding",
     "LastRound",
     "Node",
+    "Plan",
     "PodGroup",
     "PoolSetting",
     "PoolSettings",

@@ -39,6 +39,7 @@ from argosy_client import codec
 from argosy_client.access import AccessCalls
 from argosy_client.backoff import RetryPolicy
 from argosy_client.explanations import Explanation, explanation_of
+from argosy_client.planning import PlanCalls
 from argosy_client.pool_settings import PoolSettingsCalls
 from argosy_client.rpc_errors import to_error
 from argosy_client.values import (
@@ -65,7 +66,7 @@ from argosy_core.errors import NotFound
 __all__ = ["ArgosyClient"]
 
 
-class ArgosyClient(AccessCalls, PoolSettingsCalls):
+class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
     """A client of one installation; use it as `async with ArgosyClient(address) as client`.
 
     Args:

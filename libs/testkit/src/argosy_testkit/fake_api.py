@@ -91,6 +91,8 @@ class FakeApi:
         """After how many messages the next watches end without an error."""
         self.open_watches = 0
         """Watches under way."""
+        self.plan = job_pb2.PlanJobsResponse(complete=True)
+        """Answer to whoever plans."""
         self.pool_settings: list[Any] = []
         """Versions of settings, oldest first."""
         self.settings_fault = ""
@@ -352,6 +354,10 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
             ],
             pools_without_leader=self.api.pools_without_leader,
         )
+
+    async def PlanJobs(self, request: Any, context: Any) -> Any:
+        await self.api.enter("PlanJobs", request, context)
+        return self.api.plan
 
     async def GetJobLog(self, request: Any, context: Any) -> AsyncIterator[Any]:
         await self.api.enter("GetJobLog", request, context)

@@ -36,6 +36,7 @@ from argosy_server.api.grants import GrantedPermissions
 from argosy_server.api.jobs import JobExplanations, JobService, LeaderJobService
 from argosy_server.api.joining import Joining
 from argosy_server.api.leader_view import LeaderRoleLike, Servicer
+from argosy_server.api.planning import JobPlanning
 from argosy_server.api.pool_settings import PoolSettings
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.queues import QueueService
@@ -150,12 +151,6 @@ class ServerApp:
         ]
         if self.leader is not None:
             shared.extend(self.leader.servicers())
-        if config.role == "leader":
-            only_explain: object = LeaderJobService(explanations)  # type: ignore[abstract]
-            return [
-                *shared,
-                (job_pb2_grpc.add_JobServiceServicer_to_server, only_explain, "argosy.api.v1.JobService"),
-            ]
         level = PodLevel(config.api.pod_security_level)
         cache = QueueCache(
             self.store,
@@ -174,7 +169,14 @@ class ServerApp:
             max_job_count=config.api.max_jobs_per_request,
             queues_of=lambda handles: self.threads.run(self.store.queues_of, handles),
         )
-        jobs = JobService(self.store, self.threads, submission=submission, explanations=explanations)
+        planning = JobPlanning(submission, self.router)
+        if config.role == "leader":
+            of_leader: object = LeaderJobService(explanations, planning)  # type: ignore[abstract]
+            return [
+                *shared,
+                (job_pb2_grpc.add_JobServiceServicer_to_server, of_leader, "argosy.api.v1.JobService"),
+            ]
+        jobs = JobService(self.store, self.threads, submission=submission, explanations=explanations, planning=planning)
         queues = QueueService(self.store, self.threads, cache, default_pool=config.pool)
         events = EventService(self.store, self.threads, self.hub, max_batch_count=config.api.watch_batch_count)
         joining = Joining(self.store, self.threads, config.access)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from argosy_client import ArgosyClient, JobDraft
     from argosy_client.documents import DocumentOptions
 
-__all__ = ["submit"]
+__all__ = ["expanded", "submit"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -125,7 +125,7 @@ def submit(
         raise click.UsageError("give files to submit, or - for standard input", context)
     settings = settings_of(context)
     sweeps: tuple[str, ...] = options.pop("sweeps")
-    drafts = _read(_expanded((*paths, *files)), DocumentOptions(**options), sweeps)
+    drafts = _read(expanded((*paths, *files)), DocumentOptions(**options), sweeps)
     targets = sorted({(draft.queue, draft.job_set) for draft in drafts})
     if watched and len(targets) > 1:
         raise click.UsageError(f"--watch follows one job set, and the files name {len(targets)}", context)
@@ -159,7 +159,7 @@ def _read(paths: list[str], options: DocumentOptions, sweeps: tuple[str, ...]) -
     )
 
 
-def _expanded(paths: Iterable[str]) -> list[str]:
+def expanded(paths: Iterable[str]) -> list[str]:
     """Return the files that paths, directories and patterns mean; those of each in order of their names.
 
     Raises:

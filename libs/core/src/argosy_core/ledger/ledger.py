@@ -57,6 +57,7 @@ class NodeLedger:
         pool_count: How many pools place here; they are called by numbers from 0.
         permits: How permits are given to pods that are resized.
         topology: Node labels whose values say what is near in the network, the lowest level first.
+        nodes: Nodes to begin with, the ledger's own from now on; none if None.
     """
 
     def __init__(
@@ -66,12 +67,14 @@ class NodeLedger:
         pool_count: int = 1,
         permits: PermitSettings | None = None,
         topology: Sequence[str] = (),
+        nodes: NodeTable | None = None,
     ) -> None:
-        """Start with nothing."""
+        """Start with nothing placed."""
         self.topology = tuple(topology)
         """Labels of the levels of the network, for gangs."""
-        self.nodes = NodeTable(axis)
+        self.nodes = NodeTable(axis) if nodes is None else nodes
         """The node table; change it through the ledger only."""
+        axis = self.nodes.axis
         self.classes = ClassTable(axis)
         """The scheduling classes that were defined."""
         self._placements = PlacementTable(len(axis))

@@ -8,6 +8,7 @@ Source: design section 6, "Data layout".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any, Final
 
 import numpy as np
@@ -374,6 +375,12 @@ class NodeNames:
         """Index for each sampler node index of the present incarnation, -1 where none was told."""
         self.told_end = 0
         """One more than the highest sampler node index that was told."""
+
+    def __deepcopy__(self, memo: dict[int, object]) -> NodeNames:
+        """Return a copy in a fraction of the time that looking at each name takes."""
+        other = copy(self)
+        vars(other).update(names=list(self.names), _index=dict(self._index), by_sampler=self.by_sampler.copy())
+        return other
 
     def intern(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
         """Return the index of each name, adding what is new."""

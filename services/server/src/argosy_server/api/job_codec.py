@@ -198,11 +198,11 @@ def split_body(body: bytes) -> Iterator[str]:
         position = comma + 1
 
 
-def explain_response(record: JobRecord, explanation: Explanation) -> job_pb2.ExplainJobResponse:
-    """Return where a job stands as a message."""
+def explain_response(record: JobRecord | None, explanation: Explanation) -> job_pb2.ExplainJobResponse:
+    """Return where a job stands as a message; without the job if it is only planned."""
     promise = explanation.promise
     return job_pb2.ExplainJobResponse(
-        job=job_message(record),
+        job=job_message(record) if record is not None else None,
         stage=job_pb2.JobStage.Name(explanation.stage),
         summary=explanation.summary,
         queue_position=explanation.queue_position,

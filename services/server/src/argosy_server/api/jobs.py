@@ -40,6 +40,7 @@ from argosy_server.api.cursors import read_handle_token, read_name_token, write_
 from argosy_server.api.event_codec import STATE_NAMES, state_counts
 from argosy_server.api.job_codec import explain_response, job_message
 from argosy_server.api.job_logs import read_log
+from argosy_server.api.planning import JobPlanning
 from argosy_server.api.routing import LeaderRouter, is_forwarded
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submit import Submission
@@ -205,11 +206,18 @@ class LeaderJobService(job_pb2_grpc.JobServiceServicer):
 
     Args:
         explanations: Says where jobs stand.
+        planning: Says what would become of jobs.
     """
 
-    def __init__(self, explanations: JobExplanations) -> None:
+    def __init__(self, explanations: JobExplanations, planning: JobPlanning) -> None:
         """Keep what it needs."""
         self._explanations = explanations
+        self._planning = planning
+
+    async def PlanJobs(self, request: job_pb2.PlanJobsRequest, context: Context) -> job_pb2.PlanJobsResponse:  # noqa: N802 - the protocol's name
+        """Answer what would become of jobs if they were submitted now."""
+        check_request(request)
+        return await self._planning.plan(request, context)
 
     async def ExplainJob(  # noqa: N802 - the protocol's name
         self, request: job_pb2.ExplainJobRequest, context: Context
@@ -243,13 +251,20 @@ class JobService(LeaderJobService):
         threads: Where blocking calls run.
         submission: Takes submits.
         explanations: Says where jobs stand.
+        planning: Says what would become of jobs.
     """
 
     def __init__(
-        self, store: ApiStore, threads: StoreThreads, *, submission: Submission, explanations: JobExplanations
+        self,
+        store: ApiStore,
+        threads: StoreThreads,
+        *,
+        submission: Submission,
+        explanations: JobExplanations,
+        planning: JobPlanning,
     ) -> None:
         """Keep what it needs."""
-        super().__init__(explanations)
+        super().__init__(explanations, planning)
         self._store = store
         self._threads = threads
         self._submission = submission

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from argosy_core.job.states import JobStage
 from argosy_core.nodes import NodeColumns
 from argosy_core.placement import WaitReason
-from argosy_core.scheduler import Explanation, PoolShares
+from argosy_core.scheduler import Explanation, PoolShares, PoolState
 from argosy_runtime.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
@@ -170,6 +170,13 @@ class LeaderView(Protocol):
 
     def standings(self, handles: Sequence[int]) -> dict[int, tuple[JobStage, WaitReason]]:
         """Return where jobs stand and what they wait for, by handle, of those that are in memory."""
+
+    async def fork(self) -> PoolState:
+        """Return a copy of the memory as it is between two rounds, to try rounds on.
+
+        Raises:
+            BackendUnavailable: One round follows the other.
+        """
 
     def class_of(self, handle: int) -> bytes:
         """Return the definition of the class of a job that is in memory; empty if it is not."""

@@ -50,6 +50,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "/argosy.api.v1.JobService/ReleaseJobs": Rule(verb=Verb.REPRIORITIZE),
     "/argosy.api.v1.JobService/PreemptJobs": Rule(verb=Verb.PREEMPT),
     "/argosy.api.v1.JobService/ExplainJob": _WATCH,
+    "/argosy.api.v1.JobService/PlanJobs": Rule(verb=Verb.SUBMIT),
     "/argosy.api.v1.JobService/BatchGetJobStages": _WATCH,
     "/argosy.api.v1.JobService/GetJobLog": _WATCH,
     "/argosy.api.v1.EventService/WatchJobSet": _WATCH,

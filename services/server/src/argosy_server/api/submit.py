@@ -80,6 +80,36 @@ class Submission:
             QuotaExceeded: A queue or this replica has too much waiting.
             BackendUnavailable: The database cannot be reached; repeat with the same client ids.
         """
+        jobs, queues, warnings = await self.admit(request)
+        if request.validate_only:
+            return job_pb2.SubmitJobsResponse(warnings=warnings)
+        limits = self._queues.expect(queues.values(), counts_by_queue(jobs.queue_ids))
+        jobs = replace(jobs, submitter=CALLER.get().principal.name, traceparent=traceparent, limits=limits)
+        result = await self._gather.submit(jobs)
+        if result.error is not None:
+            if not isinstance(result.error, QuotaExceeded):  # what is remembered of the queues is wrong
+                for name in queues:
+                    self._queues.forget(name)
+            raise result.error
+        if result.conflicts:
+            raise _conflict(jobs, result.conflicts)
+        METRICS.submitted_jobs.inc(jobs.count)
+        return job_pb2.SubmitJobsResponse(
+            job_ids=job_ids(result.id_highs, result.handles),
+            warnings=warnings,
+            existing_jobs=result.existing.tolist(),
+        )
+
+    async def admit(
+        self, request: job_pb2.SubmitJobsRequest
+    ) -> tuple[AdmittedJobs, dict[str, KnownQueue], list[job_pb2.SubmitWarning]]:
+        """Return what a request submits, checked, with its queues by name and what to warn of.
+
+        Raises:
+            InvalidRequest: As `submit`.
+            NotFound: As `submit`.
+            NotPermitted: As `submit`.
+        """
         items = read_items(list(request.items))
         texts = [[manifest.encode() for manifest in spec.manifests] for spec in request.specs]
         extras = {
@@ -95,26 +125,7 @@ class Submission:
         specs, warnings = _validated(read, request.validation)
         jobs = admit(items, queues, specs, max_job_count=self._max_job_count)
         await self._check_others(items)
-        if request.validate_only:
-            return job_pb2.SubmitJobsResponse(warnings=warnings)
-        limits = self._queues.expect(queues.values(), counts_by_queue(jobs.queue_ids))
-        jobs = replace(
-            jobs, submitter=CALLER.get().principal.name, traceparent=traceparent, limits=limits, generation=generation
-        )
-        result = await self._gather.submit(jobs)
-        if result.error is not None:
-            if not isinstance(result.error, QuotaExceeded):  # what is remembered of the queues is wrong
-                for name in queues:
-                    self._queues.forget(name)
-            raise result.error
-        if result.conflicts:
-            raise _conflict(jobs, result.conflicts)
-        METRICS.submitted_jobs.inc(jobs.count)
-        return job_pb2.SubmitJobsResponse(
-            job_ids=job_ids(result.id_highs, result.handles),
-            warnings=warnings,
-            existing_jobs=result.existing.tolist(),
-        )
+        return replace(jobs, generation=generation), queues, warnings
 
     async def _check_others(self, items: ItemColumns) -> None:
         """Refuse jobs that are to run after some that do not exist, or that the caller may not see."""

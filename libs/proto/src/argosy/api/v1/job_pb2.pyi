@@ -764,3 +764,75 @@ class GetJobLogResponse(_message.Message):
     DATA_FIELD_NUMBER: _ClassVar[int]
     data: bytes
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class PlanJobsRequest(_message.Message):
+    __slots__ = ("submission",)
+    SUBMISSION_FIELD_NUMBER: _ClassVar[int]
+    submission: SubmitJobsRequest
+    def __init__(self, submission: _Optional[_Union[SubmitJobsRequest, _Mapping]] = ...) -> None: ...
+
+class PlannedPlace(_message.Message):
+    __slots__ = ("cluster", "node", "job_count")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    JOB_COUNT_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    node: str
+    job_count: int
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., job_count: _Optional[int] = ...) -> None: ...
+
+class ItemPlan(_message.Message):
+    __slots__ = ("placed_count", "places", "waiting_count", "first_waiting")
+    PLACED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    WAITING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_WAITING_FIELD_NUMBER: _ClassVar[int]
+    placed_count: int
+    places: _containers.RepeatedCompositeFieldContainer[PlannedPlace]
+    waiting_count: int
+    first_waiting: ExplainJobResponse
+    def __init__(self, placed_count: _Optional[int] = ..., places: _Optional[_Iterable[_Union[PlannedPlace, _Mapping]]] = ..., waiting_count: _Optional[int] = ..., first_waiting: _Optional[_Union[ExplainJobResponse, _Mapping]] = ...) -> None: ...
+
+class PlannedPreemption(_message.Message):
+    __slots__ = ("job_id", "queue", "cluster", "node", "reason")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    queue: str
+    cluster: str
+    node: str
+    reason: str
+    def __init__(self, job_id: _Optional[str] = ..., queue: _Optional[str] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ShareChange(_message.Message):
+    __slots__ = ("queue", "usage_before_cores", "usage_after_cores", "entitled_before_cores", "entitled_after_cores")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    USAGE_BEFORE_CORES_FIELD_NUMBER: _ClassVar[int]
+    USAGE_AFTER_CORES_FIELD_NUMBER: _ClassVar[int]
+    ENTITLED_BEFORE_CORES_FIELD_NUMBER: _ClassVar[int]
+    ENTITLED_AFTER_CORES_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    usage_before_cores: float
+    usage_after_cores: float
+    entitled_before_cores: float
+    entitled_after_cores: float
+    def __init__(self, queue: _Optional[str] = ..., usage_before_cores: _Optional[float] = ..., usage_after_cores: _Optional[float] = ..., entitled_before_cores: _Optional[float] = ..., entitled_after_cores: _Optional[float] = ...) -> None: ...
+
+class PlanJobsResponse(_message.Message):
+    __slots__ = ("items", "preemptions", "share_changes", "other_started_count", "complete", "warnings")
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTIONS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_CHANGES_FIELD_NUMBER: _ClassVar[int]
+    OTHER_STARTED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[ItemPlan]
+    preemptions: _containers.RepeatedCompositeFieldContainer[PlannedPreemption]
+    share_changes: _containers.RepeatedCompositeFieldContainer[ShareChange]
+    other_started_count: int
+    complete: bool
+    warnings: _containers.RepeatedCompositeFieldContainer[SubmitWarning]
+    def __init__(self, items: _Optional[_Iterable[_Union[ItemPlan, _Mapping]]] = ..., preemptions: _Optional[_Iterable[_Union[PlannedPreemption, _Mapping]]] = ..., share_changes: _Optional[_Iterable[_Union[ShareChange, _Mapping]]] = ..., other_started_count: _Optional[int] = ..., complete: bool = ..., warnings: _Optional[_Iterable[_Union[SubmitWarning, _Mapping]]] = ...) -> None: ...

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class JobServiceStub(object):
-    """Jobs. Served by every API replica; ExplainJob, BatchGetJobStages and GetJobLog are forwarded to the
+    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages and GetJobLog are forwarded to the
     pool's leader.
     """
 
@@ -91,6 +91,11 @@ class JobServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobResponse.FromString,
                 _registered_method=True)
+        self.PlanJobs = channel.unary_unary(
+                '/argosy.api.v1.JobService/PlanJobs',
+                request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.PlanJobsRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.PlanJobsResponse.FromString,
+                _registered_method=True)
         self.BatchGetJobStages = channel.unary_unary(
                 '/argosy.api.v1.JobService/BatchGetJobStages',
                 request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesRequest.SerializeToString,
@@ -104,7 +109,7 @@ class JobServiceStub(object):
 
 
 class JobServiceServicer(object):
-    """Jobs. Served by every API replica; ExplainJob, BatchGetJobStages and GetJobLog are forwarded to the
+    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages and GetJobLog are forwarded to the
     pool's leader.
     """
 
@@ -187,6 +192,14 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PlanJobs(self, request, context):
+        """Says what would become of jobs if they were submitted now, by real rounds on a copy of the pool's memory; nothing is
+        stored. At most 10,000 jobs; RESOURCE_EXHAUSTED while others are planned.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def BatchGetJobStages(self, request, context):
         """Says of many jobs at once where they stand and what they wait for, as lists show it; ExplainJob says more of one.
         """
@@ -260,6 +273,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobResponse.SerializeToString,
             ),
+            'PlanJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanJobs,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.PlanJobsRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.PlanJobsResponse.SerializeToString,
+            ),
             'BatchGetJobStages': grpc.unary_unary_rpc_method_handler(
                     servicer.BatchGetJobStages,
                     request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesRequest.FromString,
@@ -279,7 +297,7 @@ def add_JobServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class JobService(object):
-    """Jobs. Served by every API replica; ExplainJob, BatchGetJobStages and GetJobLog are forwarded to the
+    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages and GetJobLog are forwarded to the
     pool's leader.
     """
 
@@ -570,6 +588,33 @@ class JobService(object):
             '/argosy.api.v1.JobService/ExplainJob',
             argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_job__pb2.ExplainJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.JobService/PlanJobs',
+            argosy_dot_api_dot_v1_dot_job__pb2.PlanJobsRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_job__pb2.PlanJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,

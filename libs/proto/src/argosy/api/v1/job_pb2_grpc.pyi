@@ -31,7 +31,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class JobServiceStub:
-    """Jobs. Served by every API replica; ExplainJob, BatchGetJobStages and GetJobLog are forwarded to the
+    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages and GetJobLog are forwarded to the
     pool's leader.
     """
 
@@ -65,6 +65,10 @@ class JobServiceStub:
     """
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _job_pb2.ExplainJobResponse]
     """Says where a job stands and, if it waits, why."""
+    PlanJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.PlanJobsRequest, _job_pb2.PlanJobsResponse]
+    """Says what would become of jobs if they were submitted now, by real rounds on a copy of the pool's memory; nothing is
+    stored. At most 10,000 jobs; RESOURCE_EXHAUSTED while others are planned.
+    """
     BatchGetJobStages: _grpc.UnaryUnaryMultiCallable[_job_pb2.BatchGetJobStagesRequest, _job_pb2.BatchGetJobStagesResponse]
     """Says of many jobs at once where they stand and what they wait for, as lists show it; ExplainJob says more of one."""
     GetJobLog: _grpc.UnaryStreamMultiCallable[_job_pb2.GetJobLogRequest, _job_pb2.GetJobLogResponse]
@@ -74,7 +78,7 @@ class JobServiceStub:
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
-    """Jobs. Served by every API replica; ExplainJob, BatchGetJobStages and GetJobLog are forwarded to the
+    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages and GetJobLog are forwarded to the
     pool's leader.
     """
 
@@ -105,6 +109,10 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     ExplainJob: _aio.UnaryUnaryMultiCallable[_job_pb2.ExplainJobRequest, _job_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """Says where a job stands and, if it waits, why."""
+    PlanJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.PlanJobsRequest, _job_pb2.PlanJobsResponse]  # type: ignore[assignment]
+    """Says what would become of jobs if they were submitted now, by real rounds on a copy of the pool's memory; nothing is
+    stored. At most 10,000 jobs; RESOURCE_EXHAUSTED while others are planned.
+    """
     BatchGetJobStages: _aio.UnaryUnaryMultiCallable[_job_pb2.BatchGetJobStagesRequest, _job_pb2.BatchGetJobStagesResponse]  # type: ignore[assignment]
     """Says of many jobs at once where they stand and what they wait for, as lists show it; ExplainJob says more of one."""
     GetJobLog: _aio.UnaryStreamMultiCallable[_job_pb2.GetJobLogRequest, _job_pb2.GetJobLogResponse]  # type: ignore[assignment]
@@ -113,7 +121,7 @@ class JobServiceAsyncStub(JobServiceStub):
     """
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Jobs. Served by every API replica; ExplainJob, BatchGetJobStages and GetJobLog are forwarded to the
+    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages and GetJobLog are forwarded to the
     pool's leader.
     """
 
@@ -208,6 +216,16 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.ExplainJobResponse, _abc.Awaitable[_job_pb2.ExplainJobResponse]]:
         """Says where a job stands and, if it waits, why."""
+
+    @_abc_1.abstractmethod
+    def PlanJobs(
+        self,
+        request: _job_pb2.PlanJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.PlanJobsResponse, _abc.Awaitable[_job_pb2.PlanJobsResponse]]:
+        """Says what would become of jobs if they were submitted now, by real rounds on a copy of the pool's memory; nothing is
+        stored. At most 10,000 jobs; RESOURCE_EXHAUSTED while others are planned.
+        """
 
     @_abc_1.abstractmethod
     def BatchGetJobStages(

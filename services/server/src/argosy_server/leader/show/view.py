@@ -5,11 +5,14 @@ Source: design section 3, "Replicas forward calls that need the leader's memory"
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from argosy_core.errors import BackendUnavailable
 from argosy_core.job.identity import compose_id
 from argosy_core.job.states import JobStage
 from argosy_core.leader.events import Explained
@@ -17,6 +20,7 @@ from argosy_core.placement import WaitReason
 from argosy_core.scheduler import (
     Explanation,
     PoolShares,
+    PoolState,
     dump,
     explain,
     last_choice_job_sets,
@@ -46,6 +50,9 @@ if TYPE_CHECKING:
 __all__ = ["LeaderMemoryView"]
 
 READY, CORDONED = 1, 2
+_FORK_WAIT_S: Final = 2.0
+_FORK_POLL_S: Final = 0.002
+"""How often it is looked whether a round is over: rounds are some milliseconds apart."""
 
 
 class LeaderMemoryView:
@@ -80,6 +87,19 @@ class LeaderMemoryView:
     def standings(self, handles: Sequence[int]) -> dict[int, tuple[JobStage, WaitReason]]:
         """Return where jobs stand and what they wait for, by handle, of those that are in memory."""
         return standings(self._machine.state, np.array(handles, dtype=np.int64))
+
+    async def fork(self) -> PoolState:
+        """Return a copy of the memory as it is between two rounds, to try rounds on.
+
+        Raises:
+            BackendUnavailable: One round follows the other.
+        """
+        until_s = time.monotonic() + _FORK_WAIT_S
+        while self._machine.state.round is not None:
+            if time.monotonic() > until_s:
+                raise BackendUnavailable("the leader does one round after the other; try again in a few seconds")
+            await asyncio.sleep(_FORK_POLL_S)
+        return self._machine.state.fork()
 
     def class_of(self, handle: int) -> bytes:
         """Return the definition of the class of a job that is in memory; empty if it is not."""
