@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,7 @@ from argosy_server.api.leader_view import (
     RoundGauges,
 )
 
+_CORE = {"cpu": 1, "memory": "1Gi"}
 SHARE = QueueShares(
     queue="red", parent="all", weight=2.0, fair_share_ratio=0.5, usage_cores=1.0, flow_cores=1.5, demand_cores=3.0,
     entitled_cores=2.0, queued_count=1, pending_count=2, leased_count=3,
@@ -253,6 +255,32 @@ async def test_explanation_tells_what_is_missing_who_is_away_and_what_is_cordone
     await either.queues.CordonQueue(queue_pb2.CordonQueueRequest(name="red", reason="audit"))
     role.present.explained[parse_id(job)[1]] = replace(waiting, reason=WaitReason.CORDONED, why="its queue is cordoned")
     assert (await either.jobs.ExplainJob(request)).why == "its queue is cordoned: audit"
+
+
+async def test_submit_warns_of_jobs_that_no_known_node_could_hold_and_takes_them(either: Any) -> None:
+    """By what samplers have told the leader, whoever takes the submit; a node may come yet."""
+    text = "no node that is known now can hold it: it asks for 1Gi memory, and no node has any"
+    manifest = json.dumps(
+        {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {},
+            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": _CORE}}]},
+        }
+    )  # fmt: skip
+    request = job_pb2.SubmitJobsRequest(
+        specs=[job_pb2.JobSpec(manifests=[manifest])],
+        items=[job_pb2.JobItem(queue="red", job_set="one")],
+        validate_only=True,
+    )
+    checked = await either.jobs.SubmitJobs(request)
+    request.validate_only = False
+    answer = await either.jobs.SubmitJobs(request)
+    for one in (checked, answer):
+        assert [(told.field, told.description) for told in one.warnings] == [("specs[0]", text)]
+    assert len(answer.job_ids) == 1
+    wrong = scheduling_pb2.FindMissingRequest(definitions=[b"{}"])
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await either.scheduling.FindMissing(wrong)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_job_of_a_pool_that_nobody_leads_is_explained_by_that(api: Any) -> None:

@@ -157,6 +157,9 @@ CASES: Mapping[str, Case] = {
     ),
     f"{API}ClusterService/ForgetCluster": Case(lambda _: cluster_pb2.ForgetClusterRequest(name="x"), ADMINS),
     f"{API}SchedulingService/GetShares": Case(lambda _: scheduling_pb2.GetSharesRequest(), anyone=True),
+    f"{API}SchedulingService/FindMissing": Case(
+        lambda _: scheduling_pb2.FindMissingRequest(), verb="submit", hides=False
+    ),
     f"{API}SchedulingService/GetPoolSettings": Case(lambda _: scheduling_pb2.GetPoolSettingsRequest(), OVERSEERS),
     f"{API}SchedulingService/SetPoolSettings": Case(lambda _: scheduling_pb2.SetPoolSettingsRequest(), ADMINS),
     f"{API}SchedulingService/ListPoolSettings": Case(lambda _: scheduling_pb2.ListPoolSettingsRequest(), OVERSEERS),

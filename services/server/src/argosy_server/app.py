@@ -36,6 +36,7 @@ from argosy_server.api.grants import GrantedPermissions
 from argosy_server.api.jobs import JobExplanations, JobService, LeaderJobService
 from argosy_server.api.joining import Joining
 from argosy_server.api.leader_view import LeaderRoleLike, Servicer
+from argosy_server.api.outlook import ClassOutlook, KnownNodes
 from argosy_server.api.planning import JobPlanning
 from argosy_server.api.pool_settings import PoolSettings
 from argosy_server.api.queue_cache import QueueCache
@@ -131,6 +132,7 @@ class ServerApp:
         if config.role == "relay":
             return []  # health only
         explanations = JobExplanations(self.store, self.threads, self.router)
+        nodes = KnownNodes()
         settings = PoolSettings(self.store, self.threads, self.router, config)
         shared: list[Servicer] = [
             (
@@ -140,7 +142,7 @@ class ServerApp:
             ),
             (
                 scheduling_pb2_grpc.add_SchedulingServiceServicer_to_server,
-                SchedulingService(self.router, settings, default_pool=config.pool),
+                SchedulingService(self.router, settings, nodes=nodes, default_pool=config.pool),
                 "argosy.api.v1.SchedulingService",
             ),
             (
@@ -168,6 +170,7 @@ class ServerApp:
             self.gather,
             max_job_count=config.api.max_jobs_per_request,
             queues_of=lambda handles: self.threads.run(self.store.queues_of, handles),
+            missing=ClassOutlook(self.router, nodes).missing,
         )
         planning = JobPlanning(submission, self.router)
         if config.role == "leader":

@@ -92,7 +92,7 @@ class LeaderRouter:
         call: Callable[[grpc.aio.Channel], grpc.aio.UnaryUnaryMultiCallable[Request, Answer]],
         request: Request,
         *,
-        context: Context,
+        context: Context | None,
     ) -> Answer:
         """Return the leader's answer to a unary call.
 
@@ -100,7 +100,7 @@ class LeaderRouter:
             pool: Whose leader.
             call: Makes the method out of a channel, as in `lambda c: JobServiceStub(c).ExplainJob`.
             request: The request as it came.
-            context: The call's context.
+            context: The call's context; None for a call that this process makes of its own accord.
 
         Raises:
             BackendUnavailable: There is no leader now, it cannot be reached, or the call was forwarded already.
@@ -113,7 +113,7 @@ class LeaderRouter:
             self.lost(pool, error)
             raise
 
-    async def channel(self, pool: str, context: Context) -> grpc.aio.Channel:
+    async def channel(self, pool: str, context: Context | None) -> grpc.aio.Channel:
         """Return a channel to a pool's leader; it stays the router's.
 
         Raises:
@@ -167,9 +167,9 @@ class LeaderRouter:
         self._channels.clear()
 
 
-def is_forwarded(context: Context) -> bool:
+def is_forwarded(context: Context | None) -> bool:
     """Return whether a call came from another replica."""
-    return any(key == FORWARDED_KEY for key, _ in context.invocation_metadata() or ())
+    return context is not None and any(key == FORWARDED_KEY for key, _ in context.invocation_metadata() or ())
 
 
 def _no_leader(pool: str) -> _Details:

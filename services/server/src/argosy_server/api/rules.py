@@ -65,6 +65,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "/argosy.api.v1.ClusterService/ForgetCluster": _ADMIN,
     "/argosy.api.v1.SchedulingService/GetShares": ANYONE,
     "/argosy.api.v1.SchedulingService/GetLastRound": _AUDITOR,
+    "/argosy.api.v1.SchedulingService/FindMissing": Rule(verb=Verb.SUBMIT),
     "/argosy.api.v1.SchedulingService/GetPoolSettings": _AUDITOR,
     "/argosy.api.v1.SchedulingService/SetPoolSettings": _ADMIN,
     "/argosy.api.v1.SchedulingService/ListPoolSettings": _AUDITOR,

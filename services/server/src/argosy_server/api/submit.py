@@ -47,6 +47,7 @@ class Submission:
         gather: Stores admitted requests.
         max_job_count: Most jobs of one request.
         queues_of: Returns the queues of the jobs that some handles name, by id.
+        missing: Returns what is known to be missing on all nodes of a pool for classes, by definition.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Submission:
         *,
         max_job_count: int,
         queues_of: Callable[[Sequence[int]], Awaitable[dict[str, str]]],
+        missing: Callable[[str, Sequence[bytes]], Awaitable[Mapping[bytes, tuple[str, ...]]]],
     ) -> None:
         """Keep what it needs."""
         self._queues = queues
@@ -64,6 +66,7 @@ class Submission:
         self._gather = gather
         self._max_job_count = max_job_count
         self._queues_of = queues_of
+        self._missing = missing
 
     async def submit(self, request: job_pb2.SubmitJobsRequest, *, traceparent: str = "") -> job_pb2.SubmitJobsResponse:
         """Return the ids of accepted jobs once they are durable.
@@ -82,7 +85,7 @@ class Submission:
         """
         jobs, queues, warnings = await self.admit(request)
         if request.validate_only:
-            return job_pb2.SubmitJobsResponse(warnings=warnings)
+            return job_pb2.SubmitJobsResponse(warnings=warnings + await self._warn_of_nodes(jobs))
         limits = self._queues.expect(queues.values(), counts_by_queue(jobs.queue_ids))
         jobs = replace(jobs, submitter=CALLER.get().principal.name, traceparent=traceparent, limits=limits)
         result = await self._gather.submit(jobs)
@@ -96,7 +99,7 @@ class Submission:
         METRICS.submitted_jobs.inc(jobs.count)
         return job_pb2.SubmitJobsResponse(
             job_ids=job_ids(result.id_highs, result.handles),
-            warnings=warnings,
+            warnings=warnings + await self._warn_of_nodes(jobs),
             existing_jobs=result.existing.tolist(),
         )
 
@@ -126,6 +129,18 @@ class Submission:
         jobs = admit(items, queues, specs, max_job_count=self._max_job_count)
         await self._check_others(items)
         return replace(jobs, generation=generation), queues, warnings
+
+    async def _warn_of_nodes(self, jobs: AdmittedJobs) -> list[job_pb2.SubmitWarning]:
+        """Return warnings of specs that no node which is known now could hold."""
+        missing = await self._missing(jobs.pool, [spec.definition for spec in jobs.specs])
+        return [
+            job_pb2.SubmitWarning(
+                field=f"specs[{index}]",
+                description=f"no node that is known now can hold it: {'; '.join(missing[spec.definition])}",
+            )
+            for index, spec in enumerate(jobs.specs)
+            if missing.get(spec.definition)
+        ][:MAX_FINDING_COUNT]
 
     async def _check_others(self, items: ItemColumns) -> None:
         """Refuse jobs that are to run after some that do not exist, or that the caller may not see."""
