@@ -85,6 +85,7 @@ def test_load_gives_live_runs_with_the_states_of_their_objects(world: StoreWorld
     """Ended runs only leave the number of their attempt."""
     handles = world.submit_jobs(4)
     leases = make_leases(handles, clusters=("east", "west"), nodes=("n1", "n2", "n3"))
+    leases = replace(leases, charge_core_s=np.array([0, 600, 0, 60], dtype=np.int64))
     world.leader.apply(
         world.epoch, Effects(new_runs=leases, new_objects=make_objects(handles, kinds=("Pod", "Service")))
     )
@@ -96,6 +97,8 @@ def test_load_gives_live_runs_with_the_states_of_their_objects(world: StoreWorld
     runs = columns.runs
     assert runs.handle.tolist() == handles[:3].tolist()
     assert runs.attempt.tolist() == [1, 1, 1]
+    assert runs.charge_core_s is not None
+    assert runs.charge_core_s.tolist() == [0, 600, 0]
     assert [runs.clusters[index] for index in runs.cluster] == ["east", "west", "east"]
     assert [runs.nodes[index] for index in runs.node] == ["n1", "n2", "n3"]
     assert columns.last_attempt.tolist() == [1, 1, 1, 1]

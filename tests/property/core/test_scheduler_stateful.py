@@ -28,7 +28,9 @@ class PoolMachine(RuleBasedStateMachine):
         self.world = LeaderWorld(
             clusters={"a": 2, "b": 1},
             queues={"alice": 1, "bob": 3, "zero": 0},
-            settings=RoundSettings(max_failed_attempts=3, max_runs=4, waiting_heads=2, max_round_leases=9),
+            settings=RoundSettings(
+                max_failed_attempts=3, max_runs=4, waiting_heads=2, max_round_leases=9, excess_budget_min=1.0
+            ),
             seed=seed,
         )
         self.world.define_class(1, cpu=1000)
@@ -47,11 +49,19 @@ class PoolMachine(RuleBasedStateMachine):
         class_id=st.integers(1, 3),
         priority=st.integers(-1, 2),
         layout=st.sampled_from([POD_LAYOUT, POD_LAYOUT, BAG_LAYOUT]),
+        lifetime_s=st.sampled_from([-1, 0, 30, 600]),
     )
-    def submit(self, *, count: int, queue: int, class_id: int, priority: int, layout: bytes) -> None:
+    def submit(self, *, count: int, queue: int, class_id: int, priority: int, layout: bytes, lifetime_s: int) -> None:
         """Submit jobs."""
+        job_set = f"of-{queue}"
         self.world.submit(
-            count, queue=queue, class_id=class_id, priority=priority, layout=layout, job_set=f"of-{queue}"
+            count,
+            queue=queue,
+            class_id=class_id,
+            priority=priority,
+            layout=layout,
+            job_set=job_set,
+            options=None if lifetime_s < 0 else (lifetime_s, -1, -1),
         )
 
     @rule(numbers=st.lists(st.integers(0, 200), min_size=1, max_size=3), deliver=st.booleans())

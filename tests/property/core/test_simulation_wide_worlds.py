@@ -52,6 +52,17 @@ def test_every_invariant_holds_where_runs_have_time_limits() -> None:
     assert failed
 
 
+def test_every_invariant_holds_where_shares_cap_what_queues_hold() -> None:
+    """Whatever goes wrong, no charge leaks over leaders, and what caps and budgets hold back begins in the end."""
+    charged = 0
+    for seed in (0, 3, 7, 12):
+        world = draw_world(seed, wide=True, capped=True, check_steps=25)
+        world.run()
+        charged += sum(run.charge_core_s > 0 for job in world.context.store.jobs.values() for run in job.runs.values())
+        assert not world.leaders[-1].state.queues.charged_core_s.any()
+    assert charged
+
+
 def test_no_job_begins_that_is_held_or_waits_for_others_whatever_goes_wrong() -> None:
     """Across lost leaders too: held jobs have no run before their release, and others' ends come first; all end."""
     begun = 0

@@ -19,7 +19,7 @@ import pytest
 from argosy_client import ArgosyClient
 from argosy_client.values import JobDraft, JobSelector, Queue, QueueShare
 from argosy_core.queueing import advance_flow
-from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.compose import UNCAPPED, ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
 
 pytestmark = pytest.mark.timeout(240)
@@ -40,7 +40,13 @@ def running_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
         clusters=tuple(ClusterPlan(name=name, kinds="10:cpu=32,memory=128Gi") for name in CLUSTERS),
         flags={
             # Nothing is promised, or nodes would be emptied for the jobs that need whole ones.
-            "server": ("--leader-round-half-time-s", str(HALF_TIME_S), "--leader-round-promised-nodes-ratio", "0")
+            "server": (
+                *UNCAPPED["server"],
+                "--leader-round-half-time-s",
+                str(HALF_TIME_S),
+                "--leader-round-promised-nodes-ratio",
+                "0",
+            )
         },
     )
     mesh = Mesh(tmp_path_factory.mktemp("fair") / "mesh")

@@ -10,9 +10,19 @@ import pytest
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.leader import MachineSettings
 from argosy_core.queueing import advance_flow
-from argosy_core.scheduler import RoundSettings
 from argosy_simulation import START_US, World, WorldPlan, WorldResult
-from argosy_testkit.fair_worlds import CORES, ONE_CORE, SETTINGS, Jobs, clusters, held, make_plan, run, started_s
+from argosy_testkit.fair_worlds import (
+    CORES,
+    ONE_CORE,
+    SETTINGS,
+    UNCAPPED,
+    Jobs,
+    clusters,
+    held,
+    make_plan,
+    run,
+    started_s,
+)
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -88,7 +98,7 @@ def test_queue_that_comes_later_gets_what_the_flow_formula_gives(first: int) -> 
     ]
     plan = make_plan(*jobs)
     result = run(
-        plan, replace(SETTINGS, leader=MachineSettings(round=RoundSettings(half_time_s=10.0))), stop_s=end_s + 10
+        plan, replace(SETTINGS, leader=MachineSettings(round=replace(UNCAPPED, half_time_s=10.0))), stop_s=end_s + 10
     )
     expected = expected_shares(run_s, (late_s * first, late_s * (1 - first)), end_s, half_time_s=10.0) / CORES
     for begin_s in np.arange(late_s + 1, end_s - 5, 2.0):
@@ -165,7 +175,7 @@ def test_jobs_that_cannot_run_cost_the_pool_nothing() -> None:
     def measure(odd: SchedulingClass, *jobs: Jobs) -> float:
         plan = make_plan(*jobs, weights=(1.0, 1.0), classes=(ONE_CORE, odd), pool=pool)
         # Nothing is promised, or nodes would be emptied for the jobs that need whole ones.
-        rounds = MachineSettings(round=RoundSettings(promised_nodes_ratio=0.0))
+        rounds = MachineSettings(round=replace(UNCAPPED, promised_nodes_ratio=0.0))
         return utilisation(plan, run(plan, replace(SETTINGS, leader=rounds), stop_s=66.0), cores)
 
     without = measure(no_such_node, stream)

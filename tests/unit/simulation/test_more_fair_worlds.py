@@ -15,9 +15,19 @@ import pytest
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.leader import MachineSettings
 from argosy_core.nodes import NodeSpec
-from argosy_core.scheduler import RoundSettings
 from argosy_simulation import World, WorldPlan
-from argosy_testkit.fair_worlds import CORES, ONE_CORE, SETTINGS, Jobs, clusters, held, make_plan, run, started_s
+from argosy_testkit.fair_worlds import (
+    CORES,
+    ONE_CORE,
+    SETTINGS,
+    UNCAPPED,
+    Jobs,
+    clusters,
+    held,
+    make_plan,
+    run,
+    started_s,
+)
 from argosy_workload.fairness import fill_weighted
 
 pytestmark = pytest.mark.timeout(600)
@@ -142,7 +152,7 @@ def test_full_queues_hold_what_weighted_max_min_gives(make: Callable[[np.random.
     """On average over the window each queue is within a few points of its division, and the pool is used."""
     case = make(np.random.default_rng(5))
     # What is held is compared in cores, so cores alone count.
-    rounds = RoundSettings(half_time_s=case.half_time_s, resource_weights={"cpu": 0.001})
+    rounds = replace(UNCAPPED, half_time_s=case.half_time_s, resource_weights={"cpu": 0.001})
     begin_s, end_s = case.window_s
     result = run(case.plan, replace(SETTINGS, leader=MachineSettings(round=rounds)), stop_s=end_s)
     real = held(case.plan, result, np.arange(begin_s, end_s, 0.25)).mean(axis=1)

@@ -9,9 +9,8 @@ import pytest
 
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.leader import MachineSettings
-from argosy_core.scheduler import RoundSettings
 from argosy_simulation import World, WorldPlan, WorldResult
-from argosy_testkit.fair_worlds import ONE_CORE, SETTINGS, Jobs, clusters, held, make_plan, run, started_s
+from argosy_testkit.fair_worlds import ONE_CORE, SETTINGS, UNCAPPED, Jobs, clusters, held, make_plan, run, started_s
 from argosy_testkit.world_rows import options_of
 
 pytestmark = pytest.mark.timeout(600)
@@ -41,8 +40,12 @@ def stream(seed: int) -> WorldPlan:
 
 def run_with(plan: WorldPlan, ratio: float) -> WorldResult:
     """Run a world in which a share of the nodes is promised at once."""
-    rounds = RoundSettings(
-        clusters_to_sample_ratio=1.0, run_allowance_s=ALLOWANCE_S, promised_nodes_ratio=ratio, promise_after_s=1.0
+    rounds = replace(
+        UNCAPPED,
+        clusters_to_sample_ratio=1.0,
+        run_allowance_s=ALLOWANCE_S,
+        promised_nodes_ratio=ratio,
+        promise_after_s=1.0,
     )
     return run(plan, replace(SETTINGS, leader=MachineSettings(round=rounds)), stop_s=260.0)
 
@@ -77,8 +80,8 @@ def test_no_firm_promise_is_broken_while_no_capacity_is_lost() -> None:
     plan = replace(plan, options=options_of(*((-1, int(limit_s), -1) for limit_s in limits_s)))
     # By cores alone: whoever holds the node's memory, too, would have used more of it, and so the longer turns.
     weights = {"cpu": 0.001}
-    rounds = RoundSettings(
-        clusters_to_sample_ratio=1.0, run_allowance_s=40.0, promise_after_s=1.0, resource_weights=weights
+    rounds = replace(
+        UNCAPPED, clusters_to_sample_ratio=1.0, run_allowance_s=40.0, promise_after_s=1.0, resource_weights=weights
     )
     worlds: list[World] = []
     run(plan, replace(SETTINGS, leader=MachineSettings(round=rounds)), before=worlds.append, stop_s=240.0)
@@ -98,7 +101,7 @@ def test_a_queue_of_whole_node_jobs_grows_to_its_share_beside_small_ones_and_kee
         classes=(ONE_CORE, SchedulingClass(requests=(("cpu", 4000),))),
         pool=clusters(1, NODES, 4),
     )
-    rounds = RoundSettings(resource_weights={"cpu": 0.001}, clusters_to_sample_ratio=1.0, promise_after_s=1.0)
+    rounds = replace(UNCAPPED, resource_weights={"cpu": 0.001}, clusters_to_sample_ratio=1.0, promise_after_s=1.0)
     result = run(plan, replace(SETTINGS, leader=MachineSettings(round=rounds)), stop_s=75.0)
     light, heavy = held(plan, result, np.arange(30.0, 75.0, 0.25)).mean(axis=1) / (NODES * 4)
     assert heavy == pytest.approx(1 / 3, abs=0.03)

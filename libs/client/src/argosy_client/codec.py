@@ -420,6 +420,10 @@ def shares_of(message: scheduling_pb2.GetSharesResponse) -> Shares:
                 queued_count=share.queued_count,
                 pending_count=share.pending_count,
                 leased_count=share.leased_count,
+                non_preemptible_flow_cores=share.non_preemptible_flow_cores,
+                non_preemptible_cap_cores=share.non_preemptible_cap_cores,
+                charged_core_min=share.charged_core_min,
+                budget_core_min=share.budget_core_min,
                 resources=tuple(
                     ResourceShare(
                         resource=one.resource, requested=one.requested, running=one.running, entitled=one.entitled

@@ -431,6 +431,14 @@ class QueueShare:
     """The same of every resource that it asks for."""
     parent: str = ""
     """Queue above it; amounts of a queue with others below it are those of all of them together."""
+    non_preemptible_flow_cores: float = 0.0
+    """Flow of its own jobs without a lifetime."""
+    non_preemptible_cap_cores: float = 0.0
+    """What that may be at most."""
+    charged_core_min: float = 0.0
+    """What its own jobs that began beyond its fair share take of its excess flow budget, core-minutes."""
+    budget_core_min: float = 0.0
+    """That budget, core-minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import Final
 from argosy_local.mesh_state import Probe, ProcessEntry
 from argosy_local.processes import free_ports
 
-__all__ = ["DATABASE_VARIABLE", "ClusterPlan", "MeshPlan", "plan_processes", "plan_supervisor"]
+__all__ = ["DATABASE_VARIABLE", "UNCAPPED", "ClusterPlan", "MeshPlan", "plan_processes", "plan_supervisor"]
 
 DATABASE_VARIABLE: Final = "ARGOSY_SERVER_DATABASE_URL"
 """Variable by which servers are told the URL of their database."""
@@ -36,6 +36,10 @@ class ClusterPlan:
     address: str = ""
     """Address of a cluster that runs already, as `kubernetes:/path/to/kubeconfig`; nothing is started for it, and the
     mesh leaves its objects behind."""
+
+
+UNCAPPED: Final[Mapping[str, Sequence[str]]] = {"server": ("--leader-round-non-preemptible-excess-ratio", "1e9")}
+"""Flags of a mesh for jobs of traces, which say nothing of lifetimes: their queues may have what others leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,6 +136,16 @@ class Metrics:
     queue_flow_cores: Gauge = field(
         default_factory=lambda: _gauge("queue_flow_cores", "Flow of the queue, in cores of weighted usage.", ("queue",))
     )
+    queue_non_preemptible_flow_cores: Gauge = field(
+        default_factory=lambda: _gauge(
+            "queue_non_preemptible_flow_cores", "Flow of the queue's jobs without a lifetime, in cores.", ("queue",)
+        )
+    )
+    queue_charged_core_min: Gauge = field(
+        default_factory=lambda: _gauge(
+            "queue_charged_core_min", "Excess flow budget of the queue that is taken, in core-minutes.", ("queue",)
+        )
+    )
     ingested_records: Counter = field(
         default_factory=lambda: _counter("ingested_records", "Log records ingested.", ("pool",))
     )

@@ -20,7 +20,16 @@ from argosy_simulation.plan import ChangeRequestPlan, WorldPlan
 from argosy_simulation.settings import FaultSettings, WorldSettings
 from argosy_simulation.world import World
 
-__all__ = ["chain_plan", "draw_plan", "draw_world", "gang_plan", "hold_plan", "limit_plan", "widen_plan"]
+__all__ = [
+    "chain_plan",
+    "draw_plan",
+    "draw_world",
+    "gang_plan",
+    "hold_plan",
+    "lifetime_plan",
+    "limit_plan",
+    "widen_plan",
+]
 
 _GIB = 1 << 30
 
@@ -33,6 +42,7 @@ def draw_world(  # noqa: PLR0913 - one argument per thing that may be in the wor
     limited: bool = False,
     waiting: bool = False,
     gangs: bool = False,
+    capped: bool = False,
     check_steps: int = 1,
     make_plugins: Callable[[], Mapping[str, object]] = dict,
 ) -> World:
@@ -41,25 +51,21 @@ def draw_world(  # noqa: PLR0913 - one argument per thing that may be in the wor
     Args:
         seed: Which world.
         with_faults: Whether anything goes wrong in it.
-        wide: Whether there may be bags of several pods and the faults that `FaultSettings` leaves out by default; they
-            are drawn apart, so that the other worlds stay as they were.
-        limited: Whether some jobs have time limits; likewise.
-        waiting: Whether some jobs are held for a while, preempted, and some wait for others; likewise.
-        gangs: Whether about a third of the jobs are gangs; likewise.
+        wide: Whether there may be bags of several pods and all faults; drawn apart, as all that follows.
+        limited: Whether some jobs have time limits.
+        waiting: Whether some jobs are held for a while, preempted, and some wait for others.
+        gangs: Whether about a third of the jobs are gangs.
+        capped: Whether shares cap what queues hold, where many jobs have lifetimes, and all end.
         check_steps: After how many events the memories are checked; what truly happens is checked always.
         make_plugins: Makes the plugins of each leader anew.
     """
-    rng = np.random.default_rng([seed, 9])
-    until_s = float(rng.uniform(30.0, 120.0))
+    until_s = float((rng := np.random.default_rng([seed, 9])).uniform(30.0, 120.0))
     plan, wide_rng = draw_plan(rng, until_s), np.random.default_rng([seed, 19])
-    if wide:
-        plan = widen_plan(plan, wide_rng)
-    if limited:
-        plan = limit_plan(plan, np.random.default_rng([seed, 39]))
-    if waiting:
-        plan = chain_plan(hold_plan(plan, wait_rng := np.random.default_rng([seed, 43]), until_s), wait_rng)
-    if gangs:
-        plan = gang_plan(plan, np.random.default_rng([seed, 47]))
+    plan = widen_plan(plan, wide_rng) if wide else plan
+    plan = limit_plan(plan, np.random.default_rng([seed, 39])) if limited else plan
+    plan = _wait_plan(plan, np.random.default_rng([seed, 43]), until_s) if waiting else plan
+    plan = gang_plan(plan, np.random.default_rng([seed, 47])) if gangs else plan
+    plan = lifetime_plan(plan, np.random.default_rng([seed, 53])) if capped else plan
     settings = WorldSettings(
         leader=MachineSettings(
             round=RoundSettings(
@@ -68,6 +74,8 @@ def draw_world(  # noqa: PLR0913 - one argument per thing that may be in the wor
                 commit_candidate_count=int(rng.integers(1, 4)),
                 max_runs=250,
                 waiting_heads=int(rng.choice([1, 4])),
+                non_preemptible_excess_ratio=0.2 if capped else 1e9,
+                excess_budget_min=0.2,
             ),
             # Drawn apart, so that the other worlds stay as they were: small records make several of a plan.
             max_record_bytes=int(np.random.default_rng([seed, 29]).choice([1_100, 4_000_000])),
@@ -152,6 +160,20 @@ def limit_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
     return replace(plan, options=replace(nothing, time_limit_s=limit_s))
 
 
+def lifetime_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
+    """Return a plan in which two thirds of the jobs have lifetimes up to some seconds, and all of them end.
+
+    Args:
+        plan: The plan.
+        rng: Draws which, and how long.
+    """
+    count = len(plan)
+    options = plan.options or JobOptions.unset(count)
+    drawn = rng.choice([-1, 0, 3, 20], count).astype(np.int32)
+    run_s = np.where(np.isfinite(plan.run_s), plan.run_s, 5.0)
+    return replace(plan, run_s=run_s, options=replace(options, lifetime_s=np.maximum(drawn, options.lifetime_s)))
+
+
 def gang_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
     """Return a plan in which about a third of the jobs are gangs, each of which fits some cluster.
 
@@ -199,6 +221,11 @@ def chain_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
             others = rng.choice(earlier, min(int(rng.integers(1, 4)), earlier.size), replace=False)
             after[job] = AfterUntil(int(rng.integers(1, 3))), tuple(sorted(others.tolist()))
     return replace(plan, after=after)
+
+
+def _wait_plan(plan: WorldPlan, rng: np.random.Generator, until_s: float) -> WorldPlan:
+    """Return a plan in which jobs are held for a while and wait for others."""
+    return chain_plan(hold_plan(plan, rng, until_s), rng)
 
 
 def hold_plan(plan: WorldPlan, rng: np.random.Generator, until_s: float) -> WorldPlan:

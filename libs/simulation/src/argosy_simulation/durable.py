@@ -69,6 +69,8 @@ class RunRow:
     """Why it ended."""
     held: dict[str, int] = field(default_factory=dict)
     """What it holds, of what is not as its class says."""
+    charge_core_s: int = 0
+    """What its run takes of its queue's excess flow budget, core-seconds."""
 
 
 @dataclass(slots=True)
@@ -382,9 +384,10 @@ class DurableStore(Process):
             return []
         keys = Members.of(runs.handle, runs.attempt, runs.member)
         counts = Counter(Members.of(objects.handle, objects.attempt, objects.member).pairs())
-        places = zip(runs.cluster_index.tolist(), runs.node_index.tolist(), strict=True)
+        charges = np.zeros(len(keys), np.int64) if runs.charge_core_s is None else runs.charge_core_s
+        places = zip(runs.cluster_index.tolist(), runs.node_index.tolist(), charges.tolist(), strict=True)
         is_refused: dict[int, bool] = {}
-        for (handle, ordinal), (cluster, node) in zip(keys.pairs(), places, strict=True):
+        for (handle, ordinal), (cluster, node, charge) in zip(keys.pairs(), places, strict=True):
             job, attempt = self.jobs[handle], attempt_of(ordinal)
             if not job.may_run:
                 raise InvariantViolation(f"job {job.index} is leased, and was held ever since its submit")
@@ -393,7 +396,7 @@ class DurableStore(Process):
                 is_refused[handle] = bool(job.state or job.change_request or job.live_attempt or not is_later)
             if not is_refused[handle]:
                 objects_of = [_LEASED] * counts[handle, ordinal]
-                job.runs[ordinal] = RunRow(runs.clusters[cluster], runs.nodes[node], objects_of)
+                job.runs[ordinal] = RunRow(runs.clusters[cluster], runs.nodes[node], objects_of, charge_core_s=charge)
                 job.live_attempt = attempt
         return [handle for handle, refused in is_refused.items() if refused]
 
@@ -506,6 +509,7 @@ class DurableStore(Process):
                 clusters=tuple(clusters),
                 node=np.array([nodes.index(run.node) for _, _, run in live], dtype=np.int32),
                 nodes=tuple(nodes),
+                charge_core_s=np.array([run.charge_core_s for _, _, run in live], dtype=np.int64),
             ),
             objects=LoadedObjects(
                 handle=of_objects.handle,

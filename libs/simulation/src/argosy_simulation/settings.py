@@ -75,7 +75,8 @@ class WorldSettings:
     def for_traces() -> WorldSettings:
         """Return settings for traces of days and months: waits below a second are gathered to save events.
 
-        Streams lose nothing without faults, so nobody is asked again only because news might have been lost.
+        Streams lose nothing without faults, so nobody is asked again only because news might have been lost. Jobs of
+        traces say nothing of lifetimes, so shares cap nothing.
         """
         return WorldSettings(
             leader=MachineSettings(
@@ -85,7 +86,7 @@ class WorldSettings:
                 busy_s=0.0,
                 release_wait_s=0.0,
                 contact_period_s=86_400.0,
-                round=RoundSettings(wait_expiry_s=3600.0),
+                round=RoundSettings(wait_expiry_s=3600.0, non_preemptible_excess_ratio=1e9),
             ),
             watch_s=(0.01, 0.05),
             gather_s=0.1,

@@ -106,6 +106,7 @@ _ENDED_BEFORE: Final = (
     " WHERE t.handle IS NULL OR t.xmin::text <> pg_current_xact_id()::xid::text"
 )
 _MEMBER: Final = ", member"
+_CHARGE: Final = ", charge_core_s"
 _DELETE_CHANGES: Final = "DELETE FROM changes WHERE pool = $1::text AND id = ANY ($2::bigint[])"
 _ADVANCE_SETS: Final = (
     "UPDATE job_sets t SET last_event_number = n.last_number FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])"
@@ -157,7 +158,9 @@ def insert_runs(connection: StoreConnection, runs: NewRuns, epoch: int, refused:
         Column(INT2, int(RunState.LEASED)),
         Column(INT8, runs.lease_time_us[order]),
         *_member_columns(runs.member, order),
+        *([] if runs.charge_core_s is None else [Column(INT8, runs.charge_core_s[order])]),
     ]
+    optional = (_MEMBER if runs.member is not None else "") + (_CHARGE if runs.charge_core_s is not None else "")
     variable = [
         indexed_fields(runs.cluster_index[order], runs.clusters),
         indexed_fields(runs.node_index[order], runs.nodes),
@@ -165,7 +168,7 @@ def insert_runs(connection: StoreConnection, runs: NewRuns, epoch: int, refused:
     _copy(
         connection,
         "runs",
-        f"handle, attempt, epoch, state, lease_time_us{_MEMBER if runs.member is not None else ''}, cluster, node",
+        f"handle, attempt, epoch, state, lease_time_us{optional}, cluster, node",
         handles=handles,
         columns=columns,
         variable=variable,

@@ -326,9 +326,9 @@ def _spread_options(columns: _Columns, handles: npt.NDArray[np.int64]) -> JobOpt
 
 def _begin_runs(reads: SharedReads, scope: _Scope) -> tuple[Future[_Columns], Future[list[tuple[Any, ...]]]]:
     columns = reads.columns(
-        "SELECT r.handle, r.attempt, hashtextextended(r.cluster, 0), hashtextextended(r.node, 0), r.member"
-        f" FROM runs r WHERE {scope.live_runs}",
-        [INT8, INT2, INT8, INT8, INT2],
+        "SELECT r.handle, r.attempt, hashtextextended(r.cluster, 0), hashtextextended(r.node, 0), r.member,"
+        f" coalesce(r.charge_core_s, 0) FROM runs r WHERE {scope.live_runs}",
+        [INT8, INT2, INT8, INT8, INT2, INT8],
     )
     names = reads.rows(
         "SELECT hashtextextended(cluster, 0), cluster, hashtextextended(node, 0), node"
@@ -372,6 +372,7 @@ def _order_runs(columns: _Columns, places: list[tuple[Any, ...]], handles: npt.N
         node=node,
         nodes=nodes,
         member=_numbers(columns[4]),
+        charge_core_s=columns[5] if columns[5].any() else None,
     )
 
 

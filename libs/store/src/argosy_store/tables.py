@@ -197,12 +197,14 @@ runs: Final = sa.Table(
     sa.Column("reason", sa.Text),
     sa.Column("member", sa.SmallInteger, server_default=_ZERO, nullable=False),
     sa.Column("held_amounts", JSONB),
+    sa.Column("charge_core_s", sa.BigInteger),
     sa.PrimaryKeyConstraint("handle", "attempt", "member"),
     postgresql_partition_by="RANGE (handle)",
 )
 """A member of a run, which nearly always is the whole run. It is live while `end_time_us` is null, and the run while
 one of its members is; what it does meanwhile stands in its objects. `held_amounts` has by resource what it holds where
-that is not what its class says, in base units; it is null for nearly all, which costs a row nothing.
+that is not what its class says, in base units, and `charge_core_s` what the run takes of its queue's excess flow
+budget; they are null for nearly all, which costs a row nothing.
 """
 
 objects: Final = sa.Table(

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.leader import MachineSettings
 from argosy_core.nodes import NodeSpec
+from argosy_core.scheduler import RoundSettings
 from argosy_simulation import START_US, World, WorldPlan, WorldResult, WorldSettings
 
-__all__ = ["CORES", "ONE_CORE", "SETTINGS", "Jobs", "clusters", "held", "make_plan", "run", "started_s"]
+__all__ = ["CORES", "ONE_CORE", "SETTINGS", "UNCAPPED", "Jobs", "clusters", "held", "make_plan", "run", "started_s"]
 
 CORES = 640
 ONE_CORE = SchedulingClass(requests=(("cpu", 1000), ("memory", 1 << 30)))
-SETTINGS = WorldSettings(check_steps=0, keep_finished_s=0.0)
+UNCAPPED = RoundSettings(non_preemptible_excess_ratio=1e9)
+"""Shares cap nothing: whoever wants more than its share may have what others leave."""
+SETTINGS = WorldSettings(check_steps=0, keep_finished_s=0.0, leader=MachineSettings(round=UNCAPPED))
 
 
 @dataclass(frozen=True, kw_only=True)

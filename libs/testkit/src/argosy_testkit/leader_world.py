@@ -82,8 +82,9 @@ class LeaderWorld:
         settings: RoundSettings | None = None,
         seed: int = 1,
     ) -> None:
-        """Have a leader take over an empty pool, and connect the clusters."""
-        self.settings = MachineSettings(round=settings or RoundSettings(), busy_s=0.0, release_wait_s=0.0)
+        """Have a leader take over an empty pool, and connect the clusters; without settings, shares cap nothing."""
+        settings = settings or RoundSettings(non_preemptible_excess_ratio=1e9)
+        self.settings = MachineSettings(round=settings, busy_s=0.0, release_wait_s=0.0)
         self.rng = np.random.default_rng(seed)
         self.now_s = 1_000_000.0
         self._mono_s = 0.0

@@ -13,7 +13,11 @@ from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
 _SETTINGS = RoundSettings(
-    clusters_to_sample_ratio=1.0, promised_nodes_ratio=0.0, resource_weights={"cpu": 0.001}, assumed_run_time_s=100.0
+    clusters_to_sample_ratio=1.0,
+    promised_nodes_ratio=0.0,
+    resource_weights={"cpu": 0.001},
+    assumed_run_time_s=100.0,
+    non_preemptible_excess_ratio=1e9,
 )
 
 

@@ -30,7 +30,7 @@ from argosy_core.scheduler import (
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
-_SETTINGS = RoundSettings(clusters_to_sample_ratio=1.0, promised_nodes_ratio=0.0)
+_SETTINGS = RoundSettings(clusters_to_sample_ratio=1.0, promised_nodes_ratio=0.0, non_preemptible_excess_ratio=1e9)
 
 
 def _pending(world: LeaderWorld) -> list[int]:

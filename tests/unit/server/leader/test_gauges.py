@@ -56,6 +56,7 @@ def test_leadership_shows_what_it_has_and_then_nothing(world: World) -> None:
     queues = world.machine.state.queues
     queues.queued_count[:2] = (3, 4)
     queues.leased_count[:2] = (1, 1)
+    queues.charged_core_s[:2] = (600, 0)
     queues.flow[:2] = (2.5, 0.0)
     world.executors.enter(SyncSession(Session("c1", Role.EXECUTOR, 1, 1)))
     world.machine.totals.update(published_records=5, stored_records=3)
@@ -70,6 +71,8 @@ def test_leadership_shows_what_it_has_and_then_nothing(world: World) -> None:
         world.gauges.show()
         during: dict[str, Any] = {name: value(name, pool=POOL) for name in names}
         flow = value("queue_flow_cores", queue="figures-1")
+        assert value("queue_non_preemptible_flow_cores", queue="figures-1") == 2.5
+        assert value("queue_charged_core_min", queue="figures-1") == 10
         assert value("leader_epoch", pool=POOL) == 4
 
     assert during == {
@@ -82,7 +85,8 @@ def test_leadership_shows_what_it_has_and_then_nothing(world: World) -> None:
     }
     assert flow == 2.5
     assert {value(name, pool=POOL) for name in names} == {0}
-    assert METRICS_REGISTRY.get_sample_value("argosy_queue_flow_cores", {"queue": "figures-1"}) is None
+    for name in ("queue_flow_cores", "queue_non_preemptible_flow_cores", "queue_charged_core_min"):
+        assert METRICS_REGISTRY.get_sample_value(f"argosy_{name}", {"queue": "figures-1"}) is None
 
 
 def test_counters_grow_by_what_was_counted_since_the_last_time(world: World) -> None:

@@ -37,6 +37,7 @@ def _plan() -> LeasePlan:
             weights=(StoredWeight(resource="example.com/gpu", cores=4.0, target_cores=5.0),),
             weight_time_us=75,
             branch_flow=np.array([4.5]),
+            non_preemptible_flow=np.array([1.5]),
             promises=PromiseColumns(
                 handle=np.array([13], dtype=np.int64),
                 kind=np.array([1], dtype=np.int8),
@@ -46,6 +47,7 @@ def _plan() -> LeasePlan:
             ),
         ),
         releases=(),
+        charge_core_s=np.array([0, 600], dtype=np.int64),
     )
 
 
@@ -64,6 +66,10 @@ def test_a_lease_batch_survives_the_log() -> None:
     assert plan.round_state.weight_time_us == 75
     assert plan.round_state.branch_flow is not None
     assert plan.round_state.branch_flow.tolist() == [4.5]
+    assert plan.round_state.non_preemptible_flow is not None
+    assert plan.round_state.non_preemptible_flow.tolist() == [1.5]
+    assert plan.charge_core_s is not None
+    assert plan.charge_core_s.tolist() == [0, 600]
     promises = plan.round_state.promises
     assert (promises.handle.tolist(), promises.kind.tolist(), promises.time_us.tolist()) == ([13], [1], [99])
     assert (promises.clusters, promises.nodes) == (("c1",), ("n2",))

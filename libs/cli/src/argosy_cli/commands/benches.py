@@ -67,7 +67,7 @@ def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, combine
     """
     from argosy_local.bench import MeshBench
     from argosy_local.bench_plan import plan_bench
-    from argosy_local.compose import MeshPlan
+    from argosy_local.compose import UNCAPPED, MeshPlan
     from argosy_local.mesh import passing_mesh
     from argosy_local.node_files import cluster_plans
 
@@ -85,6 +85,7 @@ def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, combine
         combined=combined,
         event_log_url=options["event_log"],
         event_log_admin_url=options["event_log_admin"],
+        flags=UNCAPPED,
     )
     with passing_mesh(keep) as running:
         running.up(parts, timeout_s=300.0, tell=tell)

@@ -192,7 +192,7 @@ def _carry_out(settings: Settings, order: _Order) -> int:
 
 
 def _start(mesh: Mesh, order: _Order) -> None:
-    from argosy_local.compose import MeshPlan
+    from argosy_local.compose import UNCAPPED, MeshPlan
     from argosy_local.node_files import cluster_plans
 
     clusters = cluster_plans(order.nodes)
@@ -202,7 +202,13 @@ def _start(mesh: Mesh, order: _Order) -> None:
         err=True,
     )
     url, admin_url = order.event_log
-    plan = MeshPlan(clusters=clusters, speed=order.plan.speed, event_log_url=url, event_log_admin_url=admin_url)
+    plan = MeshPlan(
+        clusters=clusters,
+        speed=order.plan.speed,
+        flags=UNCAPPED,
+        event_log_url=url,
+        event_log_admin_url=admin_url,
+    )
     started_s = time.monotonic()
     mesh.up(plan, timeout_s=180.0, tell=lambda text: click.echo(f"  {text} ...", err=True))
     click.echo(f"  ready after {time.monotonic() - started_s:.1f} s; logs in {mesh.directory}/logs", err=True)

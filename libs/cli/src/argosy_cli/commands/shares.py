@@ -38,6 +38,8 @@ def shares(context: click.Context, *, pool: str) -> None:
         Column("RUNNING", lambda s: f"{s.usage_cores:,.1f}", right=True),
         Column("ENTITLED", lambda s: f"{s.entitled_cores:,.1f}", right=True),
         Column("FLOW", lambda s: f"{s.flow_cores:,.1f}", right=True),
+        Column("NON-PREEMPTIBLE", _capped_text, right=True, wide=True),
+        Column("BUDGET", _budget_text, right=True, wide=True),
         Column("QUEUED", lambda s: f"{s.queued_count:,}", right=True),
         Column("PENDING", lambda s: f"{s.pending_count:,}", right=True),
         Column("LEASED", lambda s: f"{s.leased_count:,}", right=True),
@@ -51,6 +53,16 @@ def shares(context: click.Context, *, pool: str) -> None:
     click.echo(f"capacity of the pool: {answer.capacity_cores:,.1f} cores of weighted resources", err=True)
     for capacity in answer.resources:
         click.echo(f"  {_capacity_text(capacity)}", err=True)
+
+
+def _capped_text(share: QueueShare) -> str:
+    """Return the flow of jobs without a lifetime, and its cap, in cores."""
+    return f"{share.non_preemptible_flow_cores:,.1f}/{share.non_preemptible_cap_cores:,.1f}"
+
+
+def _budget_text(share: QueueShare) -> str:
+    """Return what is taken of the excess flow budget, in core-minutes."""
+    return f"{share.charged_core_min:,.0f}/{share.budget_core_min:,.0f}"
 
 
 def _resource_columns(weightless: set[str]) -> list[Column[tuple[str, ResourceShare]]]:

@@ -1,8 +1,8 @@
 """Live jobs: every job of a pool that has not ended, as structure of arrays.
 
 A job is a *slot*: a row in all columns. Slots are reused, so what outlives a call holds handles, not slots. Columns are
-public arrays; they may be replaced when the table grows, so read them from the table each time. A job costs 98 bytes in
-columns and 24 in the handle index; shared values (specs, metadata) are interned. Where the members of runs are that
+public arrays; they may be replaced when the table grows, so read them from the table each time. A job costs 106 bytes
+in columns and 24 in the handle index; shared values (specs, metadata) are interned. Where the members of runs are that
 have several, and how far each has got, stands in `members`; what stands here of such a run is what it comes to.
 
 Source: design section 6, "the leader keeps live jobs as structure of arrays too, at most 400 bytes a job".
@@ -64,6 +64,7 @@ _COLUMNS: Final[tuple[tuple[str, type[np.generic]], ...]] = (
     ("id_high", np.int64),
     ("submit_time_us", np.int64),
     ("start_time_us", np.int64),
+    ("charge_core_s", np.int64),
     ("queue", np.int32),
     ("job_set", np.int32),
     ("class_index", np.int32),
@@ -141,6 +142,8 @@ class LiveJobs:
     """Acceptance, microseconds since the Unix epoch."""
     start_time_us: npt.NDArray[np.int64]
     """When the current run's first pod ran; 0 if not yet."""
+    charge_core_s: npt.NDArray[np.int64]
+    """What its run takes of its queue's excess flow budget, core-seconds; 0 while it waits."""
     queue: npt.NDArray[np.int32]
     """Queue index."""
     job_set: npt.NDArray[np.int32]
@@ -226,7 +229,7 @@ class LiveJobs:
         self.handle[slots] = jobs.handle
         self.id_high[slots] = jobs.id_high
         self.submit_time_us[slots] = jobs.submit_time_us
-        self.start_time_us[slots] = 0
+        self.start_time_us[slots] = self.charge_core_s[slots] = 0
         self.queue[slots] = jobs.queue
         self.job_set[slots] = jobs.job_set
         self.class_index[slots] = jobs.class_index

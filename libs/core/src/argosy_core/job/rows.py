@@ -37,6 +37,8 @@ class NewRuns:
     """When the lease was decided."""
     member: Int16s | None = None
     """Numbers of the members in their runs; None where all are 0."""
+    charge_core_s: Int64s | None = None
+    """What the run of each takes of its queue's excess flow budget, core-seconds; None where nothing is charged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

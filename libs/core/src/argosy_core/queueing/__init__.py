@@ -5,7 +5,7 @@ Source: 003 "Resource usage and fairness", "Global prioritisation".
 
 from argosy_core.queueing.filling import Filled, FillingLimits, FillingQueues, fill, next_turn, walk
 from argosy_core.queueing.flow import advance_flow, flow_keys, time_to_level_s
-from argosy_core.queueing.limits import QueueLimits, keep_within
+from argosy_core.queueing.limits import Excess, QueueLimits, keep_within
 from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.tree import QueueTree
 from argosy_core.queueing.usage import MICRO, most_usage, to_cores, weigh_rows, weigh_vector
@@ -16,6 +16,7 @@ __all__ = [
     "MICRO",
     "Backlog",
     "Entries",
+    "Excess",
     "Filled",
     "FillingLimits",
     "FillingQueues",

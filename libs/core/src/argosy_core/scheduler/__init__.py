@@ -132,10 +132,11 @@ from argosy_core.scheduler.preempting import preempt
 from argosy_core.scheduler.promised import BrokenBy, PromisedStart
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
 from argosy_core.scheduler.refusals import Refusals
+from argosy_core.scheduler.results import RoundStatistics
 from argosy_core.scheduler.round import Round, begin_round, next_due_s
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.shares import PoolShares, QueueShares, ResourceCapacity, ResourceShares, shares
-from argosy_core.scheduler.state import PoolState, RoundStatistics
+from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.tables import MAX_NODES, MAX_TOTAL, check_growth
 from argosy_core.scheduler.tuning import change_settings
 from argosy_core.scheduler.unfit import UnfitJobs, fail_unfit, settle_missing

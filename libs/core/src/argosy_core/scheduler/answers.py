@@ -16,7 +16,8 @@ from argosy_core.framework import Fault
 from argosy_core.placement import SampleReply, WaitReason
 from argosy_core.scheduler.asking import Asking
 from argosy_core.scheduler.promises import CouldHold
-from argosy_core.scheduler.state import ClassResult, PoolState
+from argosy_core.scheduler.results import ClassResult
+from argosy_core.scheduler.state import PoolState
 
 __all__ = ["Answers"]
 

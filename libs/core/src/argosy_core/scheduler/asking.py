@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.placement import SampleRequest, WaitReason
-from argosy_core.scheduler.state import ClassResult, PoolState
+from argosy_core.scheduler.results import ClassResult
+from argosy_core.scheduler.state import PoolState
 
 __all__ = ["Asking", "askable", "choose", "count_room", "find_placeable", "find_unjudged", "hold_up", "reasons_at"]
 

@@ -91,6 +91,8 @@ class LeasePlan:
     """Placements to release at once: commits whose answer was lost, or whose job was cancelled meanwhile."""
     member: Int16s | None = None
     """Numbers of the members in their runs; None where all are 0. Those of a run follow each other, in one cluster."""
+    charge_core_s: Int64s | None = None
+    """What the run of each takes of its queue's excess flow budget, core-seconds; None where nothing is charged."""
 
     @property
     def members(self) -> Members:
@@ -242,6 +244,8 @@ class LoadedRuns:
     """Node names."""
     member: Int16s | None = None
     """Numbers of the members in their runs; None where all are 0."""
+    charge_core_s: Int64s | None = None
+    """What each run takes of its queue's excess flow budget, core-seconds; None where nothing is charged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

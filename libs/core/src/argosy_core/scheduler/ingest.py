@@ -72,6 +72,7 @@ def draft_ingest(state: PoolState, plan: LeasePlan) -> tuple[NewRuns, NewObjects
         node_index=plan.node[rows],
         nodes=plan.nodes,
         lease_time_us=np.full(rows.size, plan.create_time_us, dtype=np.int64),
+        charge_core_s=None if plan.charge_core_s is None else plan.charge_core_s[rows],
     )
     specs = live.specs
     counts = specs.object_counts(live.spec[slots]).astype(np.int64)

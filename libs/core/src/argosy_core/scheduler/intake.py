@@ -122,6 +122,7 @@ def set_queues(state: PoolState, queues: Iterable[QueueView]) -> None:
         state.queues.limits.pop(index, None)
         if view.limits:
             state.queues.limits[index] = view.limits
+        state.queues.idle_at[index] = -1
         state.change_count += 1
     state.queues.branches.arrange(state.queues.names, state.queues.flow)
 
@@ -308,7 +309,8 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
     np.add.at(state.classes.job_count, class_index, 1)
     np.add.at(state.job_sets.job_count, job_set, 1)
     _add_dependencies(state, columns, slots)
-    state.room.has_lifetimes |= columns.options is not None and bool((columns.options.lifetime_s >= 0).any())
+    if columns.options is not None and (columns.options.lifetime_s >= 0).any():
+        state.note_lifetimes()
     state.count_queued(slots, 1)
     if bad_specs or state.classes.refused:
         note_unfit(state, slots, columns.spec[rows], bad_specs)

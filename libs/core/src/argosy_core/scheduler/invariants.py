@@ -98,11 +98,18 @@ def _check_counts(state: PoolState, slots: Int32s) -> None:
         return sums
 
     size = queues.usage.size
+    ends, charges = live.lifetime_s[slots] >= 0, np.zeros(size, dtype=np.int64)
+    np.add.at(charges, live.queue[slots], live.charge_core_s[slots])
+    _require(bool((queues.charged_core_s == charges).all()), "what is charged to a queue is charged for its jobs")
+    _require(bool((live.charge_core_s[slots] >= 0).all()), "no charge is below 0")
+    _require(not live.charge_core_s[slots[queued | ~ends]].any(), "charged is what runs and has a lifetime")
     held, on_hold = ~queued, (live.flags[slots] & ON_HOLD) != 0
     expected = (
         ("queued_count", count(live.queue[slots[queued]], size)),
         ("leased_count", count(live.queue[slots[held]], size)),
         ("usage", total(held)),
+        ("preemptible_count", count(live.queue[slots[held & ends]], size)),
+        ("preemptible_usage", total(held & ends)),
         ("on_hold_count", count(live.queue[slots[queued & on_hold]], size)),
         ("queued_usage", total(queued & ~on_hold)),
     )

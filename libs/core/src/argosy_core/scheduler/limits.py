@@ -1,21 +1,259 @@
 """What the limits of queues hold back: which jobs may be tried, and why others wait.
 
+Besides what is set for a queue, its fair share limits it. The flow of its jobs without a lifetime stays below a cap;
+a job with a lifetime that begins beyond the share is charged to the queue's excess flow budget until it leaves. Of
+either kind a queue may always hold one. What could only begin alone is not passed by its kind.
+
 Source: 003 "Scheduling constraints"; design section 5, "Round" 5: a constraint is a reason to wait.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from typing import Final
+
 import numpy as np
 
-from argosy_core.arrays import Bools, Int32s, Int64s
-from argosy_core.queueing import keep_within
+from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
+from argosy_core.queueing import MICRO, Excess, keep_within, to_cores, weigh_vector
 from argosy_core.resources import format_amount
+from argosy_core.scheduler.caps import MOST, Caps
 from argosy_core.scheduler.state import PoolState
 
-__all__ = ["heads_within", "limit_text"]
+__all__ = ["caps_due_s", "charge_starts", "charges_core_s", "fair_ratios", "find_caps", "heads_within", "limit_text"]
 
-_MOST_LOOKED_AT = 1 << 14
+_MOST_LOOKED_AT: Final = 1 << 14
 """Jobs of a limited queue that are looked at, in its order, for some that fit below its limits."""
+_FEWEST_LOOKED_AT: Final = 32
+_LEAST_DELAY_S: Final = 1.0
+"""How soon at the earliest it is looked again whether a flow has fallen."""
+
+
+def fair_ratios(state: PoolState) -> Float64s:
+    """Return the fair share of each queue, of 1, with all that stands below it; all queues that there are count."""
+    queues, branches = state.queues, state.queues.branches
+    weight_sum = float(queues.weight.sum())
+    if not branches:
+        return queues.weight / weight_sum if weight_sum else queues.weight
+    ratio = np.zeros(queues.weight.size)
+    beside = np.bincount(branches.above + 1, queues.weight, queues.weight.size + 1)
+    beside[1:] += branches.is_parent()  # the queue's own jobs
+    for rows in [np.flatnonzero(branches.above < 0), *branches.levels()]:
+        above = branches.above[rows]
+        share = np.where(above >= 0, ratio[above], 1.0) * queues.weight[rows]
+        ratio[rows] = np.divide(share, beside[above + 1], out=np.zeros(rows.size), where=beside[above + 1] > 0)
+    return ratio
+
+
+def find_caps(state: PoolState) -> Caps:
+    """Return the caps of all queues as the capacity and the weights are now. Complexity: O(queues) in NumPy."""
+    queues, settings = state.queues, state.settings
+    ratio = fair_ratios(state)
+    if branches := queues.branches:
+        own = branches.is_parent()  # its own jobs stand beside its children, with weight 1
+        beside = 1.0 + np.bincount(branches.above + 1, queues.weight, queues.weight.size + 1)[1:]
+        ratio = np.where(own, ratio / beside, ratio)
+    # Clusters to which nothing is given now count, since their runs do.
+    totals = np.delete(state.clusters.total, list(state.clusters.forgotten), axis=0)
+    capacity: Int64s = totals.sum(axis=0)
+    share = ratio * weigh_vector(capacity, state.classes.axis.names, state.weights.values)
+    most = share * (1.0 + settings.non_preemptible_excess_ratio)
+    lasting = queues.usage - queues.preemptible_usage + queues.queued_usage
+    binds = np.maximum(state.non_preemptible_flow() * MICRO, lasting) > most
+    if state.room.has_lifetimes:
+        binds |= np.maximum(queues.flow * MICRO, queues.usage + queues.queued_usage) > share
+    reserved = state.live.slots(np.array([*state.room.nominated, *state.promises.standing], dtype=np.int64))
+    reserved = np.unique(reserved[reserved >= 0])
+    return Caps(
+        share=share,
+        most_non_preemptible=most,
+        budget_core_s=to_cores(share.astype(np.int64)) * settings.excess_budget_min * 60.0,
+        binds=binds,
+        reserved=reserved[state.stage_is_queued(reserved)],
+    )
+
+
+def caps_due_s(state: PoolState, now_s: float) -> float:
+    """Return when the flow of a queue that is above what it may be has fallen to that; infinite if none will.
+
+    Args:
+        state: The pool; its flows are right for `now_s`.
+        now_s: Now.
+    """
+    queues, caps = state.queues, state.caps
+    end = min(queues.ids.end, caps.share.size)
+    waits = queues.queued_count[:end] > queues.on_hold_count[:end]
+    kinds = [(state.non_preemptible_flow(), queues.usage - queues.preemptible_usage, caps.most_non_preemptible)]
+    if state.room.has_lifetimes:
+        kinds.append((queues.flow, queues.usage, caps.share))
+    due_s = math.inf
+    for flow, usage, most in kinds:
+        held, bound = to_cores(usage[:end]), most[:end] / MICRO
+        rows = np.flatnonzero(waits & (flow[:end] * MICRO > most[:end] + 1) & (held < bound))
+        if rows.size:
+            halvings = np.log2((flow[rows] - held[rows]) / (bound[rows] - held[rows]))
+            due_s = min(due_s, float(halvings.min()) * state.settings.half_time_s)
+    return now_s + max(due_s, _LEAST_DELAY_S)
+
+
+def charges_core_s(state: PoolState, slots: Int32s) -> Int64s:
+    """Return what jobs cost if they begin beyond the shares of their queues, core-seconds; 0 without a lifetime."""
+    live = state.live
+    lifetime_s = live.lifetime_s[slots].astype(np.float64)
+    safe_s = np.maximum(lifetime_s, state.settings.minimum_run_s)
+    limit_s = live.time_limit_s[slots]
+    safe_s = np.where(limit_s >= 0, np.minimum(safe_s, limit_s), safe_s)
+    core_s = np.ceil(to_cores(state.job_usage(slots)) * safe_s)
+    return np.where(lifetime_s >= 0, np.minimum(core_s, MOST), 0).astype(np.int64)
+
+
+def charge_starts(state: PoolState, slots: Int32s, flow: Float64s) -> None:
+    """Charge the runs that a round begins to the budgets of their queues, as far as they begin beyond the shares.
+
+    Args:
+        state: The pool, in which they count already.
+        slots: Their jobs, each once, in the order of their turns.
+        flow: Flow of each queue before the round, cores.
+    """
+    charges = charges_core_s(state, slots)
+    if not charges.any():
+        return
+    live, caps = state.live, state.caps
+    by_queue = np.argsort(live.queue[slots], kind="stable")
+    slots, charges = slots[by_queue], charges[by_queue]
+    rows, usage = live.queue[slots], state.job_usage(slots)
+    begun = np.zeros(state.queues.usage.size, dtype=np.int64)
+    np.add.at(begun, rows, usage)
+    running = np.cumsum(usage)
+    before = np.concatenate([[0], running])[np.searchsorted(rows, rows)]
+    after = (state.queues.usage - begun)[rows] + running - before
+    known = rows < min(caps.share.size, flow.size)
+    at = np.where(known, rows, 0)
+    beyond = known & (np.maximum(flow[at] * MICRO, after) > caps.share[at] + 1)
+    state.charge(slots[beyond], charges[beyond])
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What one queue may begin now."""
+
+    state: PoolState
+    columns: list[int]
+    """Resources that are limited."""
+    left: Int64s
+    """How much more of each may be held."""
+    left_count: int
+    """How many more jobs."""
+    most: int | None
+    """Cap of jobs without a lifetime, micro-cores; None if caps do not bind."""
+    non_preemptible_left: int
+    """How much of it is left."""
+    share_left: int
+    """How much usage may begin before the share is reached; below 0 if it is passed."""
+    budget_core_s: int
+    """Excess flow budget."""
+    budget_left_core_s: int
+    """How much of it is left."""
+    has_non_preemptible: bool
+    """It holds a job without a lifetime."""
+    has_charged: bool
+    """Something is charged to it."""
+    reserved: Int32s
+    """Waiting jobs that count as begun."""
+
+    def narrow(self, wanted: Bools | None) -> Bools | None:
+        """Return the classes wanted without those of which no job may begin, where that is so of whole classes."""
+        state = self.state
+        if self.most is None or not self.has_non_preemptible or state.room.has_lifetimes or len(state.demands):
+            return wanted
+        usage = state.classes.usage[: state.classes.ids.end]
+        # What is above the cap stays, since its kind does not pass it.
+        fits = np.append((usage <= self.non_preemptible_left) | (usage > self.most), True)
+        return fits if wanted is None else wanted & fits[: wanted.size]
+
+    def keep(self, slots: Int32s) -> tuple[Bools, bool]:
+        """Return which of the first jobs may begin, and whether none behind them may."""
+        state = self.state
+        amounts = state.job_vectors(slots)[:, self.columns]
+        if self.most is None:
+            return keep_within(amounts, self.left, self.left_count), False
+        usage, is_reserved = state.job_usage(slots), np.isin(slots, self.reserved)
+        lasting = np.where((state.live.lifetime_s[slots] < 0) & ~is_reserved, usage, 0)
+        closed = self._close(lasting, self.most, self.non_preemptible_left, is_exempt=not self.has_non_preemptible)
+        excess = None
+        if state.room.has_lifetimes:
+            charge = np.where(is_reserved, 0, charges_core_s(state, slots))
+            self._close(charge, self.budget_core_s, self.budget_left_core_s, is_exempt=not self.has_charged)
+            excess = Excess(
+                usage=np.where(is_reserved, 0, usage),
+                charge=charge,
+                share_left=self.share_left,
+                budget_left=self.budget_left_core_s,
+            )
+        left = np.append(self.left, self.non_preemptible_left)
+        kept = keep_within(np.column_stack([amounts, lasting]), left, self.left_count, excess)
+        return kept, closed and not state.room.has_lifetimes
+
+    @staticmethod
+    def _close(sizes: Int64s, most: int, left: int, *, is_exempt: bool) -> bool:
+        """Let the first job begin if none is held, and nothing pass what could only begin alone; tell if there is such.
+
+        Args:
+            sizes: What each takes of what is left, 0 if nothing; changed.
+            most: What there is if nothing is taken.
+            left: What is left.
+            is_exempt: Whether the first may begin in any case.
+        """
+        rows = np.flatnonzero(sizes)
+        if is_exempt and rows.size:
+            sizes[rows[0]] = min(int(sizes[rows[0]]), max(left, 0))
+        alone = rows[sizes[rows] > most]
+        if alone.size:
+            sizes[rows[rows >= alone[0]]] = MOST + 1
+        return bool(alone.size)
+
+
+def _room(state: PoolState, row: int, caps: Caps) -> _Room | None:
+    """Return what a queue may begin; None if nothing of it can be held back."""
+    queues, names = state.queues, state.classes.axis.names
+    limits = queues.limits.get(row)
+    binds = row < caps.binds.size and bool(caps.binds[row])
+    if limits is None and not binds:
+        return None
+    columns, left, left_count = [], np.zeros(0, dtype=np.int64), int(np.iinfo(np.int64).max)
+    if limits is not None:
+        most = {names.index(name): amount for name, amount in limits.max_running_amounts if name in names}
+        columns = list(most)
+        left = np.array(list(most.values()), dtype=np.int64) - queues.held[row, columns]
+        left_count = int((limits.max_running_count or left_count) - queues.leased_count[row])
+    if not binds:
+        nothing = np.zeros(0, dtype=np.int32)
+        return _Room(state, columns, left, left_count, None, 0, 0, 0, 0, False, False, nothing)
+    reserved = caps.reserved[state.live.queue[caps.reserved] == row]
+    usage, ends = state.job_usage(reserved), state.live.lifetime_s[reserved] >= 0
+    count = int(queues.leased_count[row] - queues.preemptible_count[row])
+    cap = int(min(caps.most_non_preemptible[row], MOST))
+    lasting = int(queues.usage[row] - queues.preemptible_usage[row] + usage[~ends].sum())
+    is_over = state.non_preemptible_flow()[row] * MICRO > cap + 1
+    share = int(min(caps.share[row], MOST))
+    begun = int(queues.usage[row] + usage.sum())
+    budget = int(min(caps.budget_core_s[row], MOST))
+    charged = int(queues.charged_core_s[row] + charges_core_s(state, reserved).sum())
+    return _Room(
+        state,
+        columns,
+        left,
+        left_count,
+        most=cap,
+        non_preemptible_left=0 if is_over else max(cap - lasting, 0),
+        share_left=-1 if queues.flow[row] * MICRO > share + 1 else share + 1 - begun,
+        budget_core_s=budget,
+        budget_left_core_s=max(budget - charged, 0),
+        has_non_preemptible=count > 0 or not ends.all(),
+        has_charged=charged > 0,
+        reserved=reserved,
+    )
 
 
 def heads_within(state: PoolState, row: int, count: int, wanted: Bools | None, *, view: int) -> tuple[Int32s, bool]:
@@ -31,14 +269,16 @@ def heads_within(state: PoolState, row: int, count: int, wanted: Bools | None, *
         view: As of `Backlog.heads`.
     """
     order = state.queues.orders[row]
-    if row not in state.queues.limits:
+    room = _room(state, row, state.caps)
+    if room is None:
         return order.heads(count, wanted, view)
-    columns, left, left_count = _left(state, row)
-    look = count
-    while left_count > 0:
+    wanted = room.narrow(wanted)
+    look = max(count, _FEWEST_LOOKED_AT)
+    while room.left_count > 0:
         slots, all_of_them = order.heads(look, wanted, view)
-        kept = slots[keep_within(state.job_vectors(slots)[:, columns], left, left_count)]
-        is_all = all_of_them or kept.size >= left_count or look >= _MOST_LOOKED_AT
+        is_kept, none_behind = room.keep(slots)
+        kept = slots[is_kept]
+        is_all = all_of_them or none_behind or kept.size >= room.left_count or look >= _MOST_LOOKED_AT
         if is_all or kept.size > count:
             return kept[:count], is_all and kept.size <= count
         look *= 2
@@ -48,28 +288,34 @@ def heads_within(state: PoolState, row: int, count: int, wanted: Bools | None, *
 def limit_text(state: PoolState, slot: int) -> str:
     """Return which limit of its queue holds a waiting job back, with the numbers; empty if none does."""
     queues, row = state.queues, int(state.live.queue[slot])
-    limits = queues.limits.get(row)
-    if limits is None:
+    room = _room(state, row, caps := find_caps(state))
+    if room is None:
         return ""
-    leased, most = int(queues.leased_count[row]), limits.max_running_count
-    if most and leased >= most:
-        return f"its queue runs {leased:,} of at most {most:,} jobs"
-    columns, left, _ = _left(state, row)
-    asked = state.job_vectors(np.array([slot], dtype=np.int32))[0, columns]
-    over = np.flatnonzero(asked > np.maximum(left, 0))
-    if not over.size:
+    if room.left_count <= 0:
+        most = queues.limits[row].max_running_count
+        return f"its queue runs {int(queues.leased_count[row]):,} of at most {most:,} jobs"
+    one = np.array([slot], dtype=np.int32)
+    asked = state.job_vectors(one)[0, room.columns]
+    over = np.flatnonzero(asked > np.maximum(room.left, 0))
+    if over.size:
+        at = int(over[0])
+        name, held = state.classes.axis.names[room.columns[at]], int(queues.held[row, room.columns[at]])
+        texts = [format_amount(name, amount) for amount in (int(asked[at]), held, held + int(room.left[at]))]
+        return f"it asks for {texts[0]} of {name}, and its queue holds {texts[1]} of at most {texts[2]}"
+    if room.most is None or room.keep(one)[0][0]:
         return ""
-    at = int(over[0])
-    name, held = state.classes.axis.names[columns[at]], int(queues.held[row, columns[at]])
-    texts = [format_amount(name, amount) for amount in (int(asked[at]), held, held + int(left[at]))]
-    return f"it asks for {texts[0]} of {name}, and its queue holds {texts[1]} of at most {texts[2]}"
-
-
-def _left(state: PoolState, row: int) -> tuple[list[int], Int64s, int]:
-    """Return the columns of resources that are limited, how much more of each may be held, and how many more jobs."""
-    queues, limits, names = state.queues, state.queues.limits[row], state.classes.axis.names
-    most = {names.index(name): amount for name, amount in limits.max_running_amounts if name in names}
-    columns = list(most)
-    left: Int64s = np.array(list(most.values()), dtype=np.int64) - queues.held[row, columns]
-    most_count = limits.max_running_count or np.iinfo(np.int64).max
-    return columns, left, int(most_count - queues.leased_count[row])
+    cores, share = float(to_cores(state.job_usage(one))[0]), caps.share[row] / MICRO
+    if state.live.lifetime_s[slot] < 0:
+        flow = float(state.non_preemptible_flow()[row])
+        return (
+            f"it counts {cores:,.4g} cores and has no lifetime; the flow of such jobs of its queue is {flow:,.4g} of at"
+            f" most {room.most / MICRO:,.4g}, for a fair share of {share:,.4g}"
+        )
+    minutes = [
+        core_s / 60
+        for core_s in (int(charges_core_s(state, one)[0]), int(queues.charged_core_s[row]), room.budget_core_s)
+    ]
+    return (
+        f"it counts {cores:,.4g} cores and would begin beyond the fair share of its queue, which is {share:,.4g}; there"
+        f" it costs {minutes[0]:,.4g} core-minutes, and {minutes[1]:,.4g} of {minutes[2]:,.4g} are taken"
+    )

@@ -335,6 +335,8 @@ class RoundStateColumns:
     """Their counts."""
     branch_flow: Float64s | None = None
     """Flows of the same queues with all that stand below them, cores; None if no queue stands below another."""
+    non_preemptible_flow: Float64s | None = None
+    """Flows of the same queues' jobs without a lifetime, cores; None if they are `flow`."""
     weights: tuple[StoredWeight, ...] = ()
     """Weights of resources, where they are found."""
     weight_time_us: int = 0

@@ -35,6 +35,7 @@ def lease_columns(state: PoolState, slots: Int32s) -> dict[str, Any]:
         "node": node.astype(np.int32),
         "clusters": tuple(state.clusters.names[index] for index in clusters.tolist()),
         "nodes": tuple(nodes),
+        "charge_core_s": charges if (charges := live.charge_core_s[held.slot]).any() else None,
     }
 
 
@@ -69,6 +70,7 @@ def round_state(state: PoolState) -> RoundStateColumns:
     live, queues = state.live, state.queues
     branches = queues.branches
     has_flow = (queues.flow > 0) | (branches.flow > 0) if branches else queues.flow > 0
+    has_lifetimes = state.room.has_lifetimes
     rows = np.flatnonzero(has_flow & (queues.queue_id > 0))
     attempted = live.slots(np.fromiter(state.attempted, dtype=np.int64, count=len(state.attempted)))
     attempted = attempted[attempted >= 0]
@@ -80,6 +82,7 @@ def round_state(state: PoolState) -> RoundStateColumns:
         attempted_handle=live.handle[attempted],
         failed_attempt=live.failed_attempts[attempted].astype(np.int32),
         branch_flow=branches.flow[rows] if branches else None,
+        non_preemptible_flow=queues.non_preemptible_flow[rows] if has_lifetimes else None,
         weights=state.weights.store(),
         weight_time_us=round(state.weights.time_s * 1e6),
         promises=stored_promises(state),

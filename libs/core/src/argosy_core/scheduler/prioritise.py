@@ -72,7 +72,7 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
 
     def look(position: int, count: int) -> tuple[Int32s, bool]:
         slots, all_of_them = heads_within(state, indices[position], count, wanted, view=_ROUND_VIEW)
-        if not slots.size and all_of_them and indices[position] not in queues.limits:
+        if not slots.size and all_of_them:
             queues.idle_at[rows[position]] = state.wake_count
         return slots, all_of_them
 

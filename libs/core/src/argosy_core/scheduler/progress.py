@@ -48,8 +48,9 @@ from argosy_core.scheduler.codes import (
 )
 from argosy_core.scheduler.events import Detail, EventBuffer
 from argosy_core.scheduler.messages import StateColumns
+from argosy_core.scheduler.results import BagFailure
 from argosy_core.scheduler.run_members import are_broken_bags, object_places, run_states
-from argosy_core.scheduler.state import BagFailure, PoolState
+from argosy_core.scheduler.state import PoolState
 
 __all__ = ["Ended", "EndedMembers", "Progress", "broken_runs"]
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from argosy_core.arrays import Int32s
+from argosy_core.arrays import Float64s, Int32s, Int64s
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.interning import distinct
 from argosy_core.job.live import AWAITING, BACKING_OFF, CANCEL_REQUESTED, HELD, IN_FLIGHT, STOP_SENT
@@ -46,10 +46,11 @@ from argosy_core.scheduler.plan import time_out_runs
 from argosy_core.scheduler.preempting import recover_preempted
 from argosy_core.scheduler.progress import broken_runs
 from argosy_core.scheduler.promises import recover_promises
+from argosy_core.scheduler.results import BagFailure
 from argosy_core.scheduler.retrying import back_off_s, run_back_off_s
 from argosy_core.scheduler.rows import job_ends
 from argosy_core.scheduler.run_members import add_members, follow_members, run_states
-from argosy_core.scheduler.state import BagFailure, PoolState
+from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.unheard import note_unheard
 from argosy_core.scheduler.weighing import weigh_again
 
@@ -136,6 +137,9 @@ def _recover_runs(state: PoolState, loaded: LoadedColumns) -> int:
     if runs.member is not None or loaded.ended_members is not None:
         _recover_members(state, loaded, slots[places], node_of[places])
     live.begin_runs(held, RUN_LEASED)
+    if runs.charge_core_s is not None:
+        firsts = np.unique(slots[places], return_index=True)[1]  # every member carries the charge of its run
+        state.charge(slots[places][firsts], runs.charge_core_s[places][firsts])
     if loaded.ended_members is not None:
         _recover_ends(state, loaded.ended_members)
     if loaded.held is not None:
@@ -230,14 +234,12 @@ def _recover_round_state(state: PoolState, stored: RoundStateColumns, now_s: flo
     live, queues = state.live, state.queues
     state.weights.restore(stored.weights, min(stored.weight_time_us / 1e6, now_s))
     weigh_again(state)
-    for queue_id, flow in zip(stored.queue.tolist(), stored.flow.tolist(), strict=True):
-        index = queues.ids.find(queue_id)
-        if index is not None and 0 <= flow < math.inf:
-            queues.flow[index] = flow
-    for queue_id, flow in zip(stored.queue.tolist(), _branch_flows(state, stored), strict=False):
-        index = queues.ids.find(queue_id)
-        if index is not None and 0 <= flow < math.inf:
-            queues.branches.flow[index] = flow
+    _restore_flows(state, stored.queue, stored.flow, queues.flow)
+    if stored.branch_flow is not None and queues.branches:
+        _restore_flows(state, stored.queue, stored.branch_flow, queues.branches.flow)
+    if stored.non_preemptible_flow is not None:
+        state.note_lifetimes()
+        _restore_flows(state, stored.queue, stored.non_preemptible_flow, queues.non_preemptible_flow)
     # A clock that was ahead must not make flows stand still until this one has caught up with it.
     state.flow_time_s = min(stored.flow_time_us / 1e6, now_s)
     attempted = live.slots(stored.attempted_handle)
@@ -250,9 +252,12 @@ def _recover_round_state(state: PoolState, stored: RoundStateColumns, now_s: flo
     recover_promises(state, stored.promises)
 
 
-def _branch_flows(state: PoolState, stored: RoundStateColumns) -> list[float]:
-    """Return the stored flows of branches, nothing if there are none here or there."""
-    return stored.branch_flow.tolist() if stored.branch_flow is not None and state.queues.branches else []
+def _restore_flows(state: PoolState, queue_ids: Int64s, stored: Float64s, flows: Float64s) -> None:
+    """Set the flows of those of some queues that are known still."""
+    for queue_id, flow in zip(queue_ids.tolist(), stored.tolist(), strict=False):
+        index = state.queues.ids.find(queue_id)
+        if index is not None and 0 <= flow < math.inf:
+            flows[index] = flow
 
 
 def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
@@ -294,6 +299,8 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
     live.node[held] = node_of[firsts][fits[firsts]]
     if plan.member is not None:
         add_members(state, slots[rows], plan.member[rows], node_of[rows])
+    if plan.charge_core_s is not None:
+        state.charge(held, plan.charge_core_s[firsts][fits[firsts]])
     failed_slots = live.slots(plan.failed_handle)
     failed = np.flatnonzero((failed_slots >= 0) & state.stage_is_queued(failed_slots))
     _leave_order(state, failed_slots[failed])
@@ -304,6 +311,7 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
         cluster=plan.cluster[rows],
         node=plan.node[rows],
         member=None if plan.member is None else plan.member[rows],
+        charge_core_s=None if plan.charge_core_s is None else plan.charge_core_s[rows],
         stops=plan.stops[:0],
         failed_handle=plan.failed_handle[failed],
         failed_reasons=tuple(plan.failed_reasons[row] for row in failed.tolist()),

@@ -43,15 +43,17 @@ from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.freed import note_left
 from argosy_core.scheduler.gathering import find_gathering, gather, gathered_entries, review_gathered
 from argosy_core.scheduler.job_order import keep_order
+from argosy_core.scheduler.limits import caps_due_s, charge_starts, find_caps
 from argosy_core.scheduler.making_room import make_room
 from argosy_core.scheduler.messages import ClusterRuns
 from argosy_core.scheduler.passing import Passing
 from argosy_core.scheduler.plan import decide_stops, lease_columns, round_state, time_out_runs
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
 from argosy_core.scheduler.promises import find_due, give_promises, plan_asking, review_promises
+from argosy_core.scheduler.results import RoundStatistics
 from argosy_core.scheduler.retrying import back_off_s
 from argosy_core.scheduler.run_members import add_members
-from argosy_core.scheduler.state import PoolState, RoundStatistics
+from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.unheard import next_replacement_s
 from argosy_core.scheduler.weighing import advance_weights
 
@@ -75,6 +77,7 @@ def next_due_s(state: PoolState, now_s: float) -> float:
     Complexity: O(queues) in NumPy.
     """
     limit_s = min(state.time_limits.next_s(), state.promises.due_s, next_replacement_s(state))
+    limit_s = min(state.time_limits.next_s(), state.promises.due_s, state.caps.due_s)
     if (
         state.unsent_stops
         or state.explained
@@ -115,11 +118,20 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
     keep_order(state, now_s)
     make_room(state, now_s)
     review_promises(state, now_s)
+    _review_caps(state, now_s)
     review_gathered(state, now_s)
     due_heads = np.append(find_due(state, now_s), find_gathering(state, now_s)) if state.heads.size else _NOBODY
     if state.waits.expire(now_s) or due_heads.size:
         state.change_count += 1
     return Round(state, rng, now_s=now_s, due_heads=due_heads)
+
+
+def _review_caps(state: PoolState, now_s: float) -> None:
+    """Find the caps of this round; where they let others start than in the last one, look at all queues again."""
+    before, state.caps = state.caps, find_caps(state)
+    if before.due_s <= now_s or not before.equals(state.caps):
+        state.queues.idle_at[:] = -1
+        state.change_count += 1
 
 
 class Round:
@@ -143,6 +155,7 @@ class Round:
         self._jobs = Filled(slots=nobody, rows=self._rows, usage=self._rows, classes=nobody)
         unjudged = for_promise = nobody, np.zeros((0, len(state.clusters)), dtype=np.bool_)
         self._due_heads = due_heads
+        self._flow = state.queues.flow  # which is replaced when it moves, never changed
         if not self._is_idle:
             self._rows, self._jobs = choose_jobs(state)
             unjudged = find_unjudged(state)
@@ -397,6 +410,8 @@ class Round:
         slots = stages.slots[rows] if stages is not None else np.zeros(0, dtype=np.int32)
         if stages is not None:
             rows, slots = self._still_held(rows, slots)
+        charge_starts(state, slots, self._flow)
+        state.caps.due_s = caps_due_s(state, now_s)
         plan = LeasePlan(
             round_number=self.number,
             create_time_us=round(now_s * 1e6),
@@ -418,8 +433,6 @@ class Round:
                 find_placeable(state)
                 if not (state.placeable.any() or state.explained or find_unjudged(state)[0].size):
                     state.idle_at = state.change_count  # another round would find that there is nothing to ask
-            elif self._rows.size and all(row in state.queues.limits for row in self._rows.tolist()):
-                state.idle_at = state.change_count  # the limits of its queues hold back all that waits
             elect_heads(state)
 
     def _promise(self, now_s: float) -> None:

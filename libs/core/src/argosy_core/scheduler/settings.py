@@ -95,6 +95,13 @@ class RoundSettings:
     """How long a run is expected to take as long as nothing is known of any, seconds."""
     minimum_run_s: float = 0.0
     """Least time that a run is safe from preemption for fair shares, whatever its lifetime, seconds."""
+    non_preemptible_excess_ratio: float = field(default=0.2, metadata={"may_be_zero": True})
+    """How far the flow of a queue's jobs without a lifetime may be above its fair share of the pool, of that share; the
+    share is by the weights of all queues that there are. A queue may always hold one such job. A large number, as 1e9,
+    is no cap."""
+    excess_budget_min: float = field(default=60.0, metadata={"may_be_zero": True})
+    """Excess flow budget of each queue, in minutes of its fair share of the pool. A job with a lifetime that starts
+    beyond the share takes up its usage times the lesser of lifetime and time limit until it leaves."""
     wait_expiry_s: float = 10.0
     """After how long a cluster that had no node for a class is asked again without news from its sampler, seconds."""
 
@@ -121,7 +128,15 @@ class RoundSettings:
             "age_bound_s",
         ):
             self._require(name, getattr(self, name) > 0, "above 0")
-        for name in ("waiting_heads", "minimum_run_s", "cluster_spread_weight", "promise_after_s", "run_allowance_s"):
+        for name in (
+            "waiting_heads",
+            "minimum_run_s",
+            "cluster_spread_weight",
+            "promise_after_s",
+            "run_allowance_s",
+            "non_preemptible_excess_ratio",
+            "excess_budget_min",
+        ):
             self._require(name, getattr(self, name) >= 0, "0 or more")
         first = f"at least leader.round.back_off_initial_s, which is {self.back_off_initial_s}"
         self._require("back_off_max_s", self.back_off_max_s >= self.back_off_initial_s, first)

@@ -14,6 +14,7 @@ from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.job.live import ON_HOLD
 from argosy_core.queueing import MICRO, fill_water, fill_water_of, to_cores
 from argosy_core.resources import base_units_per_unit
+from argosy_core.scheduler.limits import fair_ratios, find_caps
 from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.turns import turn_usage
 from argosy_core.scheduler.weighing import advance_weights
@@ -74,6 +75,14 @@ class QueueShares:
     """Jobs in flight, leased or running."""
     resources: tuple[ResourceShares, ...] = ()
     """By resource, in the pool's order; those that it asks for."""
+    non_preemptible_flow_cores: float = 0.0
+    """Flow of its own jobs without a lifetime, cores; those of queues below it have caps of their own."""
+    non_preemptible_cap_cores: float = 0.0
+    """What that may be at most, cores."""
+    charged_core_min: float = 0.0
+    """What its own jobs that began beyond its fair share take of its excess flow budget, core-minutes."""
+    budget_core_min: float = 0.0
+    """That budget, core-minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +133,7 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
     usage, demand, flow, ratio = fair_shares(state, usage)
     counts = (queues.queued_count, np.bincount(state.live.queue[state.pending_slots()], minlength=usage.size))
     queued, pending, leased = (queues.branches.sum_below(count) for count in (*counts, queues.leased_count))
-    weights = state.weights.values
+    weights, caps, lasting = state.weights.values, find_caps(state), state.non_preemptible_flow()
     prices = np.array([weights.get(name, 0.0) for name in names])
     rows = [
         QueueShares(
@@ -148,6 +157,10 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
                 )
                 for column in np.flatnonzero(requested[index]).tolist()
             ),
+            non_preemptible_flow_cores=float(lasting[index]),
+            non_preemptible_cap_cores=float(caps.most_non_preemptible[index]) / MICRO,
+            charged_core_min=float(queues.charged_core_s[index]) / 60.0,
+            budget_core_min=float(caps.budget_core_s[index]) / 60.0,
         )
         for _, index in queues.ids.items()
     ]
@@ -196,17 +209,10 @@ def fair_shares(state: PoolState, usage: Int64s) -> tuple[Int64s, Int64s, Floats
     """Return usage, demand, flow and fair share of each queue's branch."""
     queues, branches = state.queues, state.queues.branches
     demand = usage + queues.queued_usage
-    weight_sum = float(queues.weight.sum())
+    ratio = fair_ratios(state)
     if not branches:
-        return usage, demand, queues.flow, queues.weight / weight_sum if weight_sum else queues.weight
-    ratio, is_parent = np.zeros(queues.weight.size), branches.is_parent()
-    beside = np.bincount(branches.above + 1, queues.weight, queues.weight.size + 1)
-    beside[1:] += is_parent  # the queue's own jobs
-    for rows in [np.flatnonzero(branches.above < 0), *branches.levels()]:
-        above = branches.above[rows]
-        share = np.where(above >= 0, ratio[above], 1.0) * queues.weight[rows]
-        ratio[rows] = np.divide(share, beside[above + 1], out=np.zeros(rows.size), where=beside[above + 1] > 0)
-    flow = np.where(is_parent, branches.flow, queues.flow)
+        return usage, demand, queues.flow, ratio
+    flow = np.where(branches.is_parent(), branches.flow, queues.flow)
     return branches.sum_below(usage), branches.sum_below(demand), flow, ratio
 
 

@@ -13,7 +13,6 @@ import copy
 import heapq
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -29,19 +28,21 @@ from argosy_core.queueing.flow import advance_flow
 from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.usage import to_cores, weigh_vector
 from argosy_core.queueing.weights import ResourceWeights
+from argosy_core.scheduler.caps import Caps
 from argosy_core.scheduler.codes import JOB_QUEUED
 from argosy_core.scheduler.demands import DemandTable
 from argosy_core.scheduler.dependencies import Dependencies, Settled
 from argosy_core.scheduler.node_failures import NodeFailures
 from argosy_core.scheduler.nominations import Nominations
 from argosy_core.scheduler.promised import PromisedStarts
+from argosy_core.scheduler.results import BagFailure, ClassResult, RoundStatistics, Unheard
 from argosy_core.scheduler.run_history import RunHistory
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.tables import ClusterTable, JobSetTable, LiveClasses, QueueTable
 from argosy_core.scheduler.time_limits import TimeLimits
 from argosy_core.scheduler.waits import WaitTable
 
-__all__ = ["BagFailure", "ClassResult", "PoolState", "RoundStatistics"]
+__all__ = ["PoolState"]
 
 
 class RoundUnderWay(Protocol):
@@ -49,85 +50,6 @@ class RoundUnderWay(Protocol):
 
     def note_woken(self, cluster: int, classes: Int32s) -> None:
         """Take note that a sampler's news came in the middle of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BagFailure:
-    """The first failure of a bag whose run has not ended yet."""
-
-    failure: int
-    """FailureKind."""
-    exit_code: int
-    """Exit code."""
-    reason: str
-    """The executor's message, or empty."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassResult:
-    """What a cluster last said of a class that it has no node for."""
-
-    reason: WaitReason
-    """Why."""
-    text: str
-    """What a plugin or a failed filter said; empty otherwise."""
-    filters: tuple[str, ...] = ()
-    """Names of the filters."""
-    filter_texts: tuple[str, ...] = ()
-    """What to say of the nodes that each turned away."""
-    rejections: tuple[int, ...] = ()
-    """Nodes that each turned away first."""
-    examined_count: int = 0
-    """Nodes looked at."""
-    nearest_miss: str = ""
-    """The node that came closest and what it lacks."""
-    round_number: int
-    """Round of the answer."""
-
-
-@dataclass(slots=True, kw_only=True)
-class RoundStatistics:
-    """What the last round did."""
-
-    round_number: int = 0
-    """Number of the round since the leader started."""
-    queued_count: int = 0
-    """Jobs that wait, after the round, pending ones apart."""
-    pending_count: int = 0
-    """Waiting heads, after the round."""
-    asked_count: int = 0
-    """Jobs that were asked for."""
-    class_count: int = 0
-    """Classes sampled."""
-    waiting_class_count: int = 0
-    """Classes of queued jobs that no cluster could be asked for."""
-    asked_cluster_count: int = 0
-    """Samplers asked."""
-    decided_count: int = 0
-    """Runs with at least one commit candidate."""
-    leased_count: int = 0
-    """Runs leased."""
-    conflict_count: int = 0
-    """Commits that met a conflict."""
-    has_new_promises: bool = False
-    """Promised starts were given or ended."""
-    failed_attempt_count: int = 0
-    """Runs all of whose candidates conflicted."""
-    stage_count: int = 0
-    """Stages of commits."""
-    totals: dict[str, int] = field(default_factory=dict)
-    """Counts since the leader started, by name: rounds, leases, conflicts, retries, refused, requeued, stale and
-    faults."""
-
-
-@dataclass(slots=True)
-class Unheard:
-    """Runs on nodes that are not heard of, whose specs say that they are to be replaced (`unheard`)."""
-
-    since: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """Handle -> (attempt, when it counts as lost)."""
-    due: list[tuple[float, int]] = field(default_factory=list)
-    """Heap of (moment, handle); those that are heard of again, or have ended, are left until they are due."""
 
 
 class PoolState:
@@ -202,6 +124,7 @@ class PoolState:
         """Handle -> why a job cannot be led; it fails with that reason."""
         self.room = Nominations()
         """For which waiting heads runs were stopped."""
+        self.caps = Caps()  # as of the last round that began
         self.dependencies = Dependencies()
         """Which jobs wait for the ends of others."""
         self.unsent_stops: dict[int, None] = {}
@@ -357,10 +280,13 @@ class PoolState:
         more = self.job_usage(slots) - usage
         np.add.at(self.queues.queued_usage, live.queue[slots[wanted]], more[wanted])
         np.add.at(self.queues.usage, live.queue[slots[~queued]], more[~queued])
+        ends = ~queued & (live.lifetime_s[slots] >= 0)
+        np.add.at(self.queues.preemptible_usage, live.queue[slots[ends]], more[ends])
         vectors = self.job_vectors(slots) - vectors
         np.add.at(self.queues.held, live.queue[slots[~queued]], vectors[~queued])
         placed = np.flatnonzero(live.cluster[slots] >= 0)
         np.subtract.at(self.clusters.free, live.cluster[slots[placed]], vectors[placed])
+        self.queues.idle_at[live.queue[slots]] = -1
         self.change_count += 1
         self.raise_flow()
 
@@ -405,11 +331,25 @@ class PoolState:
         np.add.at(self.classes.waiting_count, self.live.class_index[slots], sign)
 
     def count_held(self, slots: Int32s, sign: int) -> None:
-        """Count jobs in or out of the held stage."""
-        rows = self.live.queue[slots]
-        np.add.at(self.queues.leased_count, rows, sign)
-        np.add.at(self.queues.usage, rows, sign * self.job_usage(slots))
-        np.add.at(self.queues.held, rows, sign * self.job_vectors(slots))
+        """Count jobs in or out of the held stage; those that go out give back what was charged for them, whole."""
+        rows, queues, usage = self.live.queue[slots], self.queues, self.job_usage(slots)
+        np.add.at(queues.leased_count, rows, sign)
+        np.add.at(queues.usage, rows, sign * usage)
+        np.add.at(queues.held, rows, sign * self.job_vectors(slots))
+        if sign < 0:
+            queues.idle_at[rows] = -1  # its limits may let others start
+        if self.room.has_lifetimes:
+            ends = self.live.lifetime_s[slots] >= 0
+            np.add.at(queues.preemptible_count, rows[ends], sign)
+            np.add.at(queues.preemptible_usage, rows[ends], sign * usage[ends])
+            if sign < 0:
+                np.subtract.at(queues.charged_core_s, rows, self.live.charge_core_s[slots])
+                self.live.charge_core_s[slots] = 0
+
+    def charge(self, slots: Int32s, charges_core_s: Int64s) -> None:
+        """Take what runs that begin cost beyond the shares of their queues from the budgets of these, core-seconds."""
+        self.live.charge_core_s[slots] += charges_core_s
+        np.add.at(self.queues.charged_core_s, self.live.queue[slots], charges_core_s)
 
     def advance_flow(self, now_s: float) -> None:
         """Bring the flows to a moment; called before usage changes, so that the tick does not matter."""
@@ -420,6 +360,10 @@ class PoolState:
         if branches := queues.branches:
             below = branches.sum_below(usage)
             branches.flow = advance_flow(branches.flow, below, elapsed_s=elapsed, half_time_s=half_time_s)
+        if self.room.has_lifetimes:
+            lasting, usage = queues.non_preemptible_flow, self.non_preemptible_usage(usage)
+            lasting = advance_flow(lasting, usage, elapsed_s=elapsed, half_time_s=half_time_s)
+            queues.non_preemptible_flow = lasting
         self.flow_time_s = max(self.flow_time_s, now_s)
 
     def raise_flow(self) -> None:
@@ -428,6 +372,23 @@ class PoolState:
         self.queues.flow = np.maximum(self.queues.flow, usage)
         if branches := self.queues.branches:
             branches.flow = np.maximum(branches.flow, branches.sum_below(usage))
+        if self.room.has_lifetimes:
+            lasting = self.non_preemptible_usage(usage)
+            self.queues.non_preemptible_flow = np.maximum(self.queues.non_preemptible_flow, lasting)
+
+    def non_preemptible_usage(self, usage_cores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the usage of jobs without a lifetime as it counts, of what each queue counts in all, cores."""
+        return np.minimum(to_cores(self.queues.usage - self.queues.preemptible_usage), usage_cores)
+
+    def note_lifetimes(self) -> None:
+        """Keep the flow of jobs without a lifetime apart from now on; up to now there were no others."""
+        if not self.room.has_lifetimes:
+            self.room.has_lifetimes = True
+            self.queues.non_preemptible_flow = self.queues.flow.copy()
+
+    def non_preemptible_flow(self) -> npt.NDArray[np.float64]:
+        """Return the flow of each queue's jobs without a lifetime, by a recursion of its own, cores."""
+        return self.queues.non_preemptible_flow if self.room.has_lifetimes else self.queues.flow
 
     def counted_usage(self) -> Int64s:
         """Return the usage of each queue as it counts for shares, micro-cores.

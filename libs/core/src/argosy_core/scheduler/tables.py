@@ -238,6 +238,14 @@ class QueueTable:
         """Flow at the pool's flow time, cores."""
         self.usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Usage of in-flight, leased and running jobs, micro-cores."""
+        self.preemptible_usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Usage of those of them that have a lifetime, micro-cores."""
+        self.preemptible_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """How many these are."""
+        self.charged_core_s: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """What they take of the queue's excess flow budget, core-seconds."""
+        self.non_preemptible_flow: npt.NDArray[np.float64] = np.zeros(0, dtype=np.float64)
+        """Flow of jobs without a lifetime at the pool's flow time, cores; kept once a job had a lifetime."""
         self.held: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
         """(index, resource) what these hold, base units."""
         self.queued_usage: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -265,18 +273,22 @@ class QueueTable:
         self.weight = grow(self.weight, end)
         self.cordoned = grow(self.cordoned, end)
         self.flow = grow(self.flow, end)
+        self.non_preemptible_flow = grow(self.non_preemptible_flow, end)
         self.usage = grow(self.usage, end)
+        self.preemptible_usage = grow(self.preemptible_usage, end)
+        self.preemptible_count = grow(self.preemptible_count, end)
+        self.charged_core_s = grow(self.charged_core_s, end)
         self.held = grow(self.held, end)
         self.queued_usage = grow(self.queued_usage, end)
         self.queued_count = grow(self.queued_count, end)
         self.on_hold_count = grow(self.on_hold_count, end)
         self.idle_at = grow(self.idle_at, end)
         self.leased_count = grow(self.leased_count, end)
-        counts = (self.queued_count, self.on_hold_count, self.leased_count)
-        for column in (self.usage, self.held, self.queued_usage, *counts):
+        counts = (self.queued_count, self.on_hold_count, self.leased_count, self.preemptible_count)
+        for column in (self.usage, self.preemptible_usage, self.charged_core_s, self.held, self.queued_usage, *counts):
             column[index] = 0
         self.idle_at[index] = -1
-        self.flow[index] = 0.0
+        self.flow[index] = self.non_preemptible_flow[index] = 0.0
         self.queue_id[index] = queue_id
         self.orders[index] = order
         return index
@@ -299,7 +311,7 @@ class QueueTable:
         self.deleted.discard(queue_id)
         self.queue_id[index] = 0
         self.weight[index] = 0.0
-        self.flow[index] = 0.0
+        self.flow[index] = self.non_preemptible_flow[index] = 0.0
         del self.names[index], self.orders[index]
         self.limits.pop(index, None)
         self.branches.forget(index)

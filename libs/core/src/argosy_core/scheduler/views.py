@@ -32,8 +32,9 @@ from argosy_core.scheduler.outlook import (
     turn_texts,
 )
 from argosy_core.scheduler.promised import BrokenBy
+from argosy_core.scheduler.results import RoundStatistics
 from argosy_core.scheduler.shares import shares
-from argosy_core.scheduler.state import PoolState, RoundStatistics
+from argosy_core.scheduler.state import PoolState
 
 __all__ = [
     "ClusterReason",

@@ -38,17 +38,26 @@ def weigh_again(state: PoolState) -> None:
     live, queues = state.live, state.queues
     branches, usage_before = queues.branches, to_cores(state.counted_usage())
     above = np.maximum(queues.flow - usage_before, 0.0)
+    lasting_above = np.maximum(state.non_preemptible_flow() - state.non_preemptible_usage(usage_before), 0.0)
     branch_above = np.maximum(branches.flow - branches.sum_below(usage_before), 0.0) if branches else above
     state.classes.weigh_again()
     state.demands.usage = state.classes.weigh(state.demands.permitted)
     slots = live.live_slots()
     usage, queued = state.job_usage(slots), state.stage_is_queued(slots)
     wanted = queued & ((live.flags[slots] & ON_HOLD) == 0)
-    for column, rows in ((queues.queued_usage, wanted), (queues.usage, ~queued)):
+    ends = ~queued & (live.lifetime_s[slots] >= 0)
+    for column, rows in (
+        (queues.queued_usage, wanted),
+        (queues.usage, ~queued),
+        (queues.preemptible_usage, ends),
+    ):
         column[:] = 0
         np.add.at(column, live.queue[slots[rows]], usage[rows])
     usage_now = to_cores(state.counted_usage())
     queues.flow = usage_now + above
+    if state.room.has_lifetimes:
+        queues.non_preemptible_flow = state.non_preemptible_usage(usage_now) + lasting_above
     if branches:
         branches.flow = branches.sum_below(usage_now) + branch_above
+    queues.idle_at[:] = -1
     state.change_count += 1

@@ -47,7 +47,7 @@ class LeaseBatch(_message.Message):
     def __init__(self, pool: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., create_time_us: _Optional[int] = ..., leader_marker: bool = ..., leases: _Optional[_Union[Leases, _Mapping]] = ..., stops: _Optional[_Union[Stops, _Mapping]] = ..., failed_jobs: _Optional[_Union[FailedJobs, _Mapping]] = ..., round_state: _Optional[_Union[RoundState, _Mapping]] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class Leases(_message.Message):
-    __slots__ = ("handle_column", "attempt_column", "cluster_column", "node_column", "clusters", "nodes", "member_column")
+    __slots__ = ("handle_column", "attempt_column", "cluster_column", "node_column", "clusters", "nodes", "member_column", "charge_core_s_column")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -55,6 +55,7 @@ class Leases(_message.Message):
     CLUSTERS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    CHARGE_CORE_S_COLUMN_FIELD_NUMBER: _ClassVar[int]
     handle_column: bytes
     attempt_column: bytes
     cluster_column: bytes
@@ -62,7 +63,8 @@ class Leases(_message.Message):
     clusters: _containers.RepeatedScalarFieldContainer[str]
     nodes: _containers.RepeatedScalarFieldContainer[str]
     member_column: bytes
-    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., cluster_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., clusters: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., member_column: _Optional[bytes] = ...) -> None: ...
+    charge_core_s_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., cluster_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., clusters: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., member_column: _Optional[bytes] = ..., charge_core_s_column: _Optional[bytes] = ...) -> None: ...
 
 class Stops(_message.Message):
     __slots__ = ("handle_column", "attempt_column", "member_column")
@@ -83,7 +85,7 @@ class FailedJobs(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RoundState(_message.Message):
-    __slots__ = ("queue_column", "flow_column", "flow_time_us", "attempted_handle_column", "failed_attempt_column", "promises", "branch_flow_column", "weights", "weight_time_us")
+    __slots__ = ("queue_column", "flow_column", "flow_time_us", "attempted_handle_column", "failed_attempt_column", "promises", "branch_flow_column", "weights", "weight_time_us", "non_preemptible_flow_column")
     QUEUE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FLOW_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FLOW_TIME_US_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +95,7 @@ class RoundState(_message.Message):
     BRANCH_FLOW_COLUMN_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    NON_PREEMPTIBLE_FLOW_COLUMN_FIELD_NUMBER: _ClassVar[int]
     queue_column: bytes
     flow_column: bytes
     flow_time_us: int
@@ -102,7 +105,8 @@ class RoundState(_message.Message):
     branch_flow_column: bytes
     weights: _containers.RepeatedCompositeFieldContainer[ResourceWeight]
     weight_time_us: int
-    def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ..., promises: _Optional[_Union[Promises, _Mapping]] = ..., branch_flow_column: _Optional[bytes] = ..., weights: _Optional[_Iterable[_Union[ResourceWeight, _Mapping]]] = ..., weight_time_us: _Optional[int] = ...) -> None: ...
+    non_preemptible_flow_column: bytes
+    def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ..., promises: _Optional[_Union[Promises, _Mapping]] = ..., branch_flow_column: _Optional[bytes] = ..., weights: _Optional[_Iterable[_Union[ResourceWeight, _Mapping]]] = ..., weight_time_us: _Optional[int] = ..., non_preemptible_flow_column: _Optional[bytes] = ...) -> None: ...
 
 class ResourceWeight(_message.Message):
     __slots__ = ("resource", "cores", "target_cores")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from google.protobuf.message import DecodeError, Message
 
 from argosy.lease.v1 import lease_pb2
@@ -234,6 +235,7 @@ def encode_lease_batch(plan: LeasePlan, *, pool: str, epoch: int, sequence: int,
             handle_column=pack_column(plan.handle, "int64"),
             attempt_column=pack_column(plan.attempt, "int32"),
             member_column=pack_column(plan.member, "int16") if plan.member is not None else b"",
+            charge_core_s_column=b"" if plan.charge_core_s is None else pack_column(plan.charge_core_s, "int64"),
             cluster_column=pack_column(plan.cluster, "int32"),
             node_column=pack_column(plan.node, "int32"),
             clusters=plan.clusters,
@@ -280,6 +282,7 @@ def decode_lease_batch(payload: bytes) -> DecodedRecord:
         node=leases["node_column"],
         clusters=tuple(message.leases.clusters),
         nodes=tuple(message.leases.nodes),
+        charge_core_s=_optional(message.leases.charge_core_s_column, "int64", leases["handle_column"].size, "charges"),
         stops=read_members(message.stops, stops, where="stops"),
         failed_handle=failed["handle_column"],
         failed_reasons=tuple(message.failed_jobs.reasons),
@@ -294,6 +297,15 @@ def decode_lease_batch(payload: bytes) -> DecodedRecord:
         plan=plan,
         traceparent=message.traceparent,
     )
+
+
+def _optional(column: bytes, kind: ColumnType, count: int, name: str) -> npt.NDArray[Any] | None:
+    """Return a column that may be left out.
+
+    Raises:
+        InvalidRequest: It is there, and not of that size.
+    """
+    return unpack_column(column, kind, name=name, count=count) if column else None
 
 
 def _lease_members(message: lease_pb2.Leases, leases: dict[str, Any]) -> Int16s | None:
@@ -342,6 +354,9 @@ def _round_state_message(columns: RoundStateColumns) -> lease_pb2.RoundState:
         flow_time_us=columns.flow_time_us,
         attempted_handle_column=pack_column(columns.attempted_handle, "int64"),
         failed_attempt_column=pack_column(columns.failed_attempt, "int32"),
+        non_preemptible_flow_column=b""
+        if columns.non_preemptible_flow is None
+        else pack_column(columns.non_preemptible_flow, "float64"),
         branch_flow_column=b"" if columns.branch_flow is None else pack_column(columns.branch_flow, "float64"),
         weights=[
             lease_pb2.ResourceWeight(resource=one.resource, cores=one.cores, target_cores=one.target_cores)
@@ -366,14 +381,15 @@ def _round_state_columns(message: lease_pb2.RoundState) -> RoundStateColumns:
     attempted: dict[str, Any] = read_columns(
         message, {"attempted_handle_column": "int64", "failed_attempt_column": "int32"}, where="attempted"
     )
-    branch_flow = read_columns(message, {"branch_flow_column": "float64"}, where="branch flow")["branch_flow_column"]
+    count = flows["queue_column"].size
     return RoundStateColumns(
         queue=flows["queue_column"],
         flow=flows["flow_column"],
         flow_time_us=message.flow_time_us,
         attempted_handle=attempted["attempted_handle_column"],
         failed_attempt=attempted["failed_attempt_column"],
-        branch_flow=branch_flow if branch_flow.size else None,
+        branch_flow=_optional(message.branch_flow_column, "float64", count, "branch flow"),
+        non_preemptible_flow=_optional(message.non_preemptible_flow_column, "float64", count, "non-preemptible flow"),
         weights=tuple(
             StoredWeight(resource=one.resource, cores=one.cores, target_cores=one.target_cores)
             for one in message.weights

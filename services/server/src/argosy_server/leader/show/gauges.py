@@ -123,11 +123,16 @@ class LeaderGauges:
         METRICS.live_runs.labels(pool).set(int(queues.leased_count.sum()))
         totals = machine.totals
         METRICS.log_lag_records.labels(pool).set(totals.get("published_records", 0) - totals.get("stored_records", 0))
-        clusters = machine.state.clusters
+        clusters, lasting = machine.state.clusters, machine.state.non_preemptible_flow()
         METRICS.known_clusters.labels(pool).set(len(clusters) - len(clusters.forgotten))
         METRICS.connected_samplers.labels(pool).set(sum(session.ready for session in self._samplers.all()))
         METRICS.connected_executors.labels(pool).set(len(self._executors.all()))
-        self._show_flows({name: float(queues.flow[index]) for index, name in queues.names.items()})
+        self._show_flows(
+            {
+                name: (float(queues.flow[index]), float(lasting[index]), float(queues.charged_core_s[index]) / 60)
+                for index, name in queues.names.items()
+            }
+        )
 
     def _show_counts(self) -> None:
         """Add what was counted since the last time."""
@@ -146,16 +151,23 @@ class LeaderGauges:
             observe_counts(histogram, _BUCKET_S, counts - self._latencies[stage])
             self._latencies[stage] = counts.copy()
 
-    def _show_flows(self, flows: dict[str, float]) -> None:
-        """Show the flow of each queue; one that is gone is no longer shown."""
+    def _show_flows(self, flows: dict[str, tuple[float, ...]]) -> None:
+        """Show what `_QUEUE_GAUGES` tell of each queue; one that is gone is no longer shown."""
         for name in self._queues - flows.keys():
-            with suppress(KeyError):
-                METRICS.queue_flow_cores.remove(name)
-        for name, cores in flows.items():
-            METRICS.queue_flow_cores.labels(name).set(cores)
+            for gauge in _QUEUE_GAUGES:
+                with suppress(KeyError):
+                    gauge.remove(name)
+        for name, values in flows.items():
+            for gauge, value in zip(_QUEUE_GAUGES, values, strict=True):
+                gauge.labels(name).set(value)
         self._queues = set(flows)
 
 
+_QUEUE_GAUGES: Final = (
+    METRICS.queue_flow_cores,
+    METRICS.queue_non_preemptible_flow_cores,
+    METRICS.queue_charged_core_min,
+)
 _POOL_COUNTERS: Final[tuple[tuple[str, Any], ...]] = (
     ("rounds", METRICS.rounds),
     ("leases", METRICS.leased_runs),
