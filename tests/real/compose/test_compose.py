@@ -44,6 +44,7 @@ TRACED = ("api", "leader", "executor-a", "executor-b")
 NOT_YET = {
     "argosy_grpc_faults_total",
     "argosy_held_back_creates_total",
+    "argosy_shipped_logs_total",
     "argosy_kube_calls_total",
     "argosy_kube_watch_heard_timestamp_seconds",
     "argosy_plugin_faults_total",

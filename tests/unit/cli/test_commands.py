@@ -208,6 +208,19 @@ def test_logs_are_printed_as_they_were_written(api: FakeApi, argosy: Any, job_id
     assert (full.HasField("tail_line_count"), full.tail_line_count) == (True, 0)
 
 
+def test_logs_of_all_containers_come_one_after_another_by_name(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """Init containers first, as they run; what would mean one container alone is refused beside it."""
+    spec = {"initContainers": [{"name": "fetch"}], "containers": [{"name": "main"}, {"name": "side"}]}
+    api.jobs[job_id].spec.manifests[:] = [json.dumps({"kind": "Service"}), json.dumps({"kind": "Pod", "spec": spec})]
+    out = argosy("logs", job_id, "--all-containers", "--tail", "5").out
+    assert [line for line in out.splitlines() if line.startswith("==>")] == [
+        "==> fetch <==", "==> main <==", "==> side <==",
+    ]  # fmt: skip
+    assert [request.container for request in api.requests["GetJobLog"]] == ["fetch", "main", "side"]
+    assert argosy("logs", job_id, "--all-containers", "-c", "main").code == 2
+    assert argosy("logs", job_id, "--all-containers", "--pod", "3").code == 3
+
+
 def test_logs_that_are_gone_say_so(api: FakeApi, argosy: Any, job_id: str) -> None:
     """NOT_FOUND has the exit code of what does not exist."""
     api.failures["GetJobLog"].append(grpc.StatusCode.NOT_FOUND)

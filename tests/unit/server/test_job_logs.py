@@ -115,7 +115,7 @@ async def test_log_is_asked_of_the_cluster_of_the_run() -> None:
 
 @pytest.mark.parametrize(
     ("state", "text"),
-    [(RunState.SUCCEEDED, "keep_finished_s.*collect logs"), (RunState.LEASED, "is leased; try again")],
+    [(RunState.SUCCEEDED, "keep_finished_s.*log_archive"), (RunState.LEASED, "is leased; try again")],
 )
 async def test_log_that_is_not_there_says_what_to_do(state: RunState, text: str) -> None:
     """Of a run that ended the pod is gone; of one that begins it is not there yet."""

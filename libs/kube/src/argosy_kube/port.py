@@ -353,6 +353,15 @@ class Cluster(Protocol):
         """
         ...
 
+    async def container_names(self, handle: int, ordinal: int, object_index: int) -> tuple[str, ...]:
+        """Return the names of a pod's containers whose logs can be read, the first one first, init containers last.
+
+        Raises:
+            NotFound: There is no such pod of ours; an adapter may leave it to `read_log` to say so.
+            BackendUnavailable: The cluster cannot be reached.
+        """
+        ...
+
     def read_log(
         self,
         handle: int,

@@ -107,6 +107,7 @@ def plan_processes(plan: MeshPlan, directory: Path) -> list[ProcessEntry]:
         ):
             dials = (addresses[0], *leaders)
             arguments = _cluster_service(plan, role, cluster=cluster.name, dials=dials, listens=address)
+            arguments += _kept_logs(plan, role, directory / "kept-logs" / cluster.name)
             behind.append(_entry(f"{role}-{cluster.name}", arguments, address, directory))
         if plan.autoscale:
             arguments = _agent(plan, cluster=cluster.name, cluster_address=addresses[0], sampler=addresses[1])
@@ -174,6 +175,12 @@ def _agent(plan: MeshPlan, *, cluster: str, cluster_address: str, sampler: str) 
         *("--log-level", plan.log_level),
         *plan.flags.get("agent", ()),
     ]
+
+
+def _kept_logs(plan: MeshPlan, role: str, directory: Path) -> tuple[str, ...]:
+    """Return what lets the logs of failed pods outlive them, unless the plan names a place itself."""
+    flag = "--log-archive-target"
+    return () if role == "sampler" or flag in plan.flags.get(role, ()) else (flag, str(directory.absolute()))
 
 
 def _cluster(plan: MeshPlan, cluster: ClusterPlan, *, seed: int, address: str, directory: Path) -> list[str]:

@@ -263,6 +263,11 @@ class Metrics:
             "unlistable_objects", "Objects of jobs that the cluster does not let the executor look at.", ("cluster",)
         )
     )
+    shipped_logs: Counter = field(
+        default_factory=lambda: _counter(
+            "shipped_logs", "Logs of ended pods by whether they were kept.", ("cluster", "outcome")
+        )
+    )
     held_back_creates: Counter = field(
         default_factory=lambda: _counter(
             "held_back_creates", "Tries to create an object that a quota or a missing right refused.", ("cluster",)

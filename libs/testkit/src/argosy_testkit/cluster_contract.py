@@ -418,6 +418,19 @@ class ClusterContract:
         assert await read_whole_log(cluster, (11, 1, 0), tail=1) == last
         assert await read_whole_log(cluster, (11, 1, 0), tail=0) == b""
 
+    async def test_every_container_that_is_named_has_a_log_and_the_first_is_the_one_without_a_name(
+        self, lab: ClusterLab
+    ) -> None:
+        """Whoever keeps logs asks for the names and reads one after another."""
+        cluster = lab.open("one")
+        await cluster.create_objects(make_create_batch([(11, 1)], bag=make_bag(make_pod(run_time="1s"))))
+        whole = await read_whole_log(cluster, (11, 1, 0), follow=True)
+        logs = [
+            await read_whole_log(cluster, (11, 1, 0), container=name)
+            for name in await cluster.container_names(11, 1, 0)
+        ]
+        assert logs == [whole]
+
     async def test_log_is_not_found_without_pod_or_container(self, lab: ClusterLab) -> None:
         """Another run, attempt, object, container or installation has no log."""
         cluster = lab.open("one")

@@ -9,7 +9,7 @@ from argosy_core.reconcile import Creates, Deletes
 from argosy_kube.port import CreateResult, DeleteResult, NodeEvents, ObjectEvents, Selector
 from argosy_kube.simulated.host import ClusterHost
 from argosy_kube.simulated.objects import EventColumns
-from argosy_kube.simulated.pod_log import read_simulated_log
+from argosy_kube.simulated.pod_log import SIMULATED_CONTAINER, read_simulated_log
 from argosy_kube.simulated.selection import build_events, select_block, select_columns, select_objects
 
 __all__ = ["InProcessCluster"]
@@ -70,6 +70,10 @@ class InProcessCluster:
         columns = select_objects(engine.journal.present(), runs, self._installation)
         self._host.wake()
         return self._build(columns, engine.journal.history.version)
+
+    async def container_names(self, handle: int, ordinal: int, object_index: int) -> tuple[str, ...]:  # noqa: ARG002 - all alike
+        """See Cluster."""
+        return (SIMULATED_CONTAINER,)
 
     async def read_log(
         self,

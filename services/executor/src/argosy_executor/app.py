@@ -111,6 +111,7 @@ async def _serve(
     await executor.wait_until_listed()
     life.spawn(executor.act(), name="act")
     life.on_drain(executor.drain)
+    life.on_close(executor.close)
     await on_ready()
     log.info("executor is up")
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from argosy_core.framework import Framework
 from argosy_core.plugins import binding_framework
+from argosy_executor.log_archive import LogArchiveSettings
 from argosy_kube import KubernetesSettings
 from argosy_runtime.channel import ChannelCredentials
 from argosy_runtime.config import require_names, require_pools
@@ -78,6 +79,8 @@ class ExecutorConfig:
     """host:port of the metrics page; empty opens none."""
     log_level: LogLevel = "info"
     """Least severe level that is logged."""
+    log_archive: LogArchiveSettings = field(default_factory=LogArchiveSettings)
+    """Where the ends of logs are kept when pods go; `argosy logs` finds them there."""
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     """How the API server is used, where the cluster is a Kubernetes."""
     credentials: ChannelCredentials = field(default_factory=ChannelCredentials)

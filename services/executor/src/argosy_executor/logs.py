@@ -24,6 +24,7 @@ import grpc
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable, NotFound
 from argosy_core.job.members import ordinal_of
+from argosy_executor.log_archive import KeptLog, LogArchive, log_key
 from argosy_kube.port import Cluster
 from argosy_runtime.logs import get_logger
 
@@ -75,6 +76,7 @@ class LogReadings:
         write: Sends a message up; waits while the stream takes no more.
         group: Where readings run; they end with it.
         max_count: Most readings at once.
+        archive: Where logs of pods that are gone are, if any are kept.
     """
 
     def __init__(
@@ -84,12 +86,14 @@ class LogReadings:
         group: asyncio.TaskGroup,
         *,
         max_count: int,
+        archive: LogArchive | None = None,
     ) -> None:
         """Start without readings."""
         self._cluster = cluster
         self._write = write
         self._group = group
         self._max_count = max_count
+        self._archive = archive
         self._readings: dict[int, tuple[asyncio.Task[None], _Credit]] = {}
 
     def __len__(self) -> int:
@@ -126,7 +130,12 @@ class LogReadings:
         """Read one log to its end and say how it ended."""
         code, message = _OK, ""
         try:
-            await self._copy(request, credit)
+            try:
+                await self._copy(request, credit)
+            except NotFound:
+                if self._archive is None:
+                    raise
+                await self._copy_kept(self._archive, request, credit)
         except NotFound as error:
             code, message = _NOT_FOUND, error.message
         except BackendUnavailable as error:
@@ -150,9 +159,32 @@ class LogReadings:
         )
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
-                sent = 0
-                while sent < len(piece):
-                    count = await credit.take(len(piece) - sent)
-                    chunk = executor_pb2.LogChunk(request=request.request, data=bytes(piece[sent : sent + count]))
-                    await self._write(executor_pb2.SyncRequest(log_chunk=chunk))
-                    sent += count
+                await self._send(request, credit, piece)
+
+    async def _copy_kept(self, archive: LogArchive, request: executor_pb2.LogRequest, credit: _Credit) -> None:
+        """Send what was kept of the log of a pod that is gone.
+
+        Raises:
+            NotFound: Nothing was kept of it.
+            BackendUnavailable: Nobody can tell now.
+        """
+        run = request.handle, ordinal_of(request.attempt, request.member), request.object
+        text = await archive.get(log_key(*run, request.container)) if request.container else None
+        if text is None:
+            text = await archive.get(log_key(*run))
+        kept = KeptLog.decode(text) if text is not None else None
+        if kept is None or request.container not in {"", kept.container}:
+            raise NotFound("the cluster has no such pod, and nothing was kept of this log")
+        lines = kept.data.splitlines(keepends=True)
+        if request.tail_line_count >= 0:
+            lines = lines[len(lines) - min(request.tail_line_count, len(lines)) :]
+        await self._send(request, credit, b"".join(lines))
+
+    async def _send(self, request: executor_pb2.LogRequest, credit: _Credit, piece: bytes) -> None:
+        """Send a piece in chunks within the credit."""
+        sent = 0
+        while sent < len(piece):
+            count = await credit.take(len(piece) - sent)
+            chunk = executor_pb2.LogChunk(request=request.request, data=bytes(piece[sent : sent + count]))
+            await self._write(executor_pb2.SyncRequest(log_chunk=chunk))
+            sent += count

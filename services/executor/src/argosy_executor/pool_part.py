@@ -44,6 +44,7 @@ from argosy_executor.cluster_codec import (
 )
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.create_traces import create_traces
+from argosy_executor.log_archive import LogArchive
 from argosy_executor.session import LeaderSession, SessionPorts
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Caller
@@ -70,9 +71,10 @@ class PoolPart:
         identity: Uid of the cluster, and this process.
         relist: Called when something can be concluded only from a full listing.
         show: Called when what gauges show may have changed.
+        archive: Where logs of pods that are gone are, if any are kept.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is needed, and made once
         self,
         config: ExecutorConfig,
         cluster: Cluster,
@@ -82,6 +84,7 @@ class PoolPart:
         identity: tuple[str, Caller],
         relist: Callable[[], None],
         show: Callable[[], None],
+        archive: LogArchive | None = None,
     ) -> None:
         """Know nothing yet."""
         self._config = config
@@ -116,6 +119,7 @@ class PoolPart:
             claims=claims,
             wake=self._news.set,
             traces=self._traces,
+            archive=archive,
         )
         self._clock = self._ports.clock
         self._created = METRICS.created_objects.labels(config.cluster)

@@ -24,6 +24,8 @@ from argosy_core.errors import BackendUnavailable
 from argosy_core.reconcile import PoolClaims
 from argosy_executor.cluster_codec import observations
 from argosy_executor.config import ExecutorConfig
+from argosy_executor.log_archive import open_archive
+from argosy_executor.log_shipping import LogShipper
 from argosy_executor.pool_part import PoolPart
 from argosy_executor.session import read_clock
 from argosy_kube.following import Follower
@@ -66,6 +68,12 @@ class Executor:
             waits=Backoff(rng=np.random.default_rng()),
             relist_s=config.relist_s,
         )
+        self._archive = open_archive(config.log_archive)
+        self._shipper = (
+            LogShipper(cluster, self._archive, config.log_archive, name=config.cluster)
+            if self._archive is not None
+            else None
+        )
         self._claims = PoolClaims(len(config.pools))
         identity = cluster_uid, Caller()
         self.parts = tuple(
@@ -77,6 +85,7 @@ class Executor:
                 identity=identity,
                 relist=self._follower.relist,
                 show=self._show,
+                archive=self._archive,
             )
             for number in range(len(config.pools))
         )
@@ -93,10 +102,17 @@ class Executor:
             for part in self.parts:
                 tasks.create_task(part.act(), name="executor: act")
                 tasks.create_task(part.session.run(), name="executor: session")
+            if self._shipper is not None:
+                tasks.create_task(self._shipper.run(), name="executor: ship logs")
 
     async def drain(self) -> None:
         """Give out no more actions, and return once every call is answered and every state stored; pods go on."""
         await asyncio.gather(*(part.drain() for part in self.parts))
+
+    async def close(self) -> None:
+        """End what is open of its own."""
+        if self._archive is not None:
+            await self._archive.close()
 
     # --- watching ----------------------------------------------------------------------------------------------------
 
@@ -115,6 +131,7 @@ class Executor:
         for part, its in zip(self.parts, observed, strict=True):
             part.take_listing(its, started_s=self._asked_s)
         self._unlistable_kinds = listing.unlistable_kinds
+        self._note_ended(listing)
         self._listed.set()
 
     def _take_observed(self, batch: ObjectEvents) -> None:
@@ -122,6 +139,12 @@ class Executor:
             self._unlistable_kinds = batch.unlistable_kinds
             for part, its in zip(self.parts, self._claims.split(observations(batch)), strict=True):
                 part.take_observed(its)
+            self._note_ended(batch)
+
+    def _note_ended(self, events: ObjectEvents) -> None:
+        """Have the logs of pods kept that have ended."""
+        if self._shipper is not None:
+            self._shipper.note(events)
 
     def _tell_unavailable(self, error: BackendUnavailable, wait_s: float) -> None:
         self._log.warning("the cluster cannot be reached", reason=error.message, wait_s=round(wait_s, 3))

@@ -32,6 +32,7 @@ from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.create_traces import CreateTraces
 from argosy_executor.leader_codec import encode_hello, encode_reports, encode_seen, read_rows, read_stops
+from argosy_executor.log_archive import LogArchive
 from argosy_executor.logs import LogReadings
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Backoff, Caller, call_metadata, end_stream, open_channel
@@ -77,6 +78,8 @@ class SessionPorts:
     """Set when there may be states to report."""
     traces: CreateTraces | None = None
     """Makes spans; None if this process does not trace."""
+    archive: LogArchive | None = None
+    """Where logs of pods that are gone are; None if none are kept."""
 
 
 class _Ended(Exception):
@@ -231,7 +234,7 @@ class LeaderSession:
             )
         ports = self._ports
         ports.fence.welcome(welcome.fence_s, said_at_s)
-        ports.reconciler.keep_for(welcome.keep_finished_s)
+        ports.reconciler.keep_for(welcome.keep_finished_s, welcome.keep_failed_s)
         if not self._settles:
             # From the first welcome on nobody confirms a predecessor; before its calls have run out, "there is no such
             # pod" is no fact.
@@ -253,7 +256,11 @@ class LeaderSession:
         try:
             async with asyncio.TaskGroup() as group:
                 stream.logs = LogReadings(
-                    self._ports.cluster, stream.write, group, max_count=self._config.max_log_count
+                    self._ports.cluster,
+                    stream.write,
+                    group,
+                    max_count=self._config.max_log_count,
+                    archive=self._ports.archive,
                 )
                 group.create_task(self._read(stream), name="session: read")
                 group.create_task(self._write(stream), name="session: write")

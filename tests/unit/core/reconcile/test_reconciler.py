@@ -114,6 +114,28 @@ def test_what_ended_before_the_first_welcome_stays_as_long_as_the_leader_says(wo
     assert world.cluster.pods() == []
 
 
+@pytest.mark.parametrize(("keep_s", "keep_failed_s", "gone_after_s"), [(10.0, 300.0, 300.0), (60.0, 0.0, 60.0)])
+def test_pods_that_failed_stay_for_the_longer_of_both_times(
+    world: World, *, keep_s: float, keep_failed_s: float, gone_after_s: float
+) -> None:
+    """Whoever looks for why a job failed comes later than the next job; what succeeded goes at its own time."""
+    world.reconciler.keep_for(keep_s, keep_failed_s)
+    world.give([7, 8])
+    world.act()
+    world.cluster.show((7, 1, 0), ObjectState.FAILED)
+    world.cluster.show((8, 1, 0), ObjectState.SUCCEEDED)
+    world.settle()
+    ended_s = world.now_s
+    world.now_s = ended_s + keep_s + 1.0
+    world.settle(steps=1)
+    world.now_s = ended_s + gone_after_s - 5.0 if keep_failed_s else world.now_s
+    world.settle(steps=1)
+    assert [pod.key[0] for pod in world.cluster.pods()] == ([7] if keep_failed_s else [])
+    world.now_s = ended_s + gone_after_s + 1.0
+    world.settle(steps=1)
+    assert world.cluster.pods() == []
+
+
 def test_new_time_for_what_ended_spares_no_pod_that_came_too_late(world: World) -> None:
     """A pod of a run that was over before it was made goes at once, however long what ended stays."""
     world.stop(9)

@@ -33,6 +33,7 @@ _NO_COLOUR: Final = "\x1b[0m"
 @click.option("-f", "--follow", is_flag=True, help="Go on while the container writes; wait for a job that waits.")
 @click.option("--tail", type=click.IntRange(0, 1_000_000), help="Begin so many lines before the end.")
 @click.option("-c", "--container", default="", help="Container; the first if not given.")
+@click.option("--all-containers", is_flag=True, help="Every container of the pod, one after another, by name.")
 @click.option("--pod", type=click.IntRange(0, 31), default=0, show_default=True, help="Which of the job's pods.")
 @click.option("--attempt", type=click.IntRange(1, 32_767), help="Attempt; the newest if not given.")
 @click.option("--member", type=click.IntRange(0, 32_767), default=0, show_default=True, help="Which of its members.")
@@ -56,26 +57,49 @@ def logs(
     On a terminal colours pass and other escape sequences are shown, so that no job commands it; into a file or a pipe
     everything goes as it is.
 
-    Logs are read from the job's cluster, so they are there for as long as its pod is. The form of the output (-o) does
-    not matter here.
+    Logs are read from the job's cluster for as long as its pod is there, and afterwards from what its executor has kept
+    of them, by default of pods that failed on `argosy up`. The form of the output (-o) does not matter here.
     """
+    if flags["all_containers"] and (container or flags["follow"]):
+        raise click.UsageError("--all-containers goes with neither --container nor --follow", context)
 
     async def show(client: ArgosyClient) -> None:
         whole = await whole_id(client, job_id)
         if flags["follow"] and attempt is None:
             await _wait_for_pod(client, whole)
-        pieces = client.read_log(
-            whole,
-            attempt=attempt or 0,
-            member=member,
-            pod=pod,
-            container=container,
-            follow=flags["follow"],
-            tail_line_count=tail,
-        )
-        await _print(pieces, is_raw=flags["raw"])
+        names = [container]
+        if flags["all_containers"]:
+            names = _container_names(await client.get_job(whole), pod)
+        for number, name in enumerate(names):
+            if flags["all_containers"]:
+                click.echo(f"{chr(10) if number else ''}==> {name} <==")
+            pieces = client.read_log(
+                whole,
+                attempt=attempt or 0,
+                member=member,
+                pod=pod,
+                container=name,
+                follow=flags["follow"],
+                tail_line_count=tail,
+            )
+            await _print(pieces, is_raw=flags["raw"])
 
     call(settings_of(context), show)
+
+
+def _container_names(job: Job, pod: int) -> list[str]:
+    """Return the names of the containers of a job's pod, as its manifest says, init containers first, as they run.
+
+    Raises:
+        NotFound: It has no such pod.
+    """
+    import json
+
+    pods = [one for one in map(json.loads, job.manifests) if one.get("kind") == "Pod"]
+    if pod >= len(pods):
+        raise NotFound(f"job {job.id} has {len(pods)} pods, counted from 0; there is no pod {pod}")
+    spec = pods[pod].get("spec") or {}
+    return [one["name"] for key in ("initContainers", "containers") for one in spec.get(key) or ()]
 
 
 async def stream_log(client: ArgosyClient, job_id: str) -> None:

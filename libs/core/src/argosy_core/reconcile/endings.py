@@ -57,15 +57,16 @@ class Endings:
         self._reports = reports
         self._timers = timers
         self._touch = touch
-        self._keep_finished_s = keep_finished_s
+        self._keep_s = np.full(IS_RUN_TERMINAL.size, keep_finished_s)
 
-    def keep_for(self, keep_finished_s: float) -> None:
-        """Let what ended stay for another time, what has ended already included."""
-        table, longer_s = self._table, keep_finished_s - self._keep_finished_s
-        self._keep_finished_s = keep_finished_s
-        if longer_s:
+    def keep_for(self, keep_finished_s: float, keep_failed_s: float = 0.0) -> None:
+        """Let what ended stay for another time, what has ended already included; what failed for the longer of both."""
+        table, before = self._table, self._keep_s
+        self._keep_s = np.full(before.size, keep_finished_s)
+        self._keep_s[_FAILED] = max(keep_finished_s, keep_failed_s)
+        if (self._keep_s != before).any():
             kept = np.flatnonzero(IS_RUN_TERMINAL[table.state] & (table.phase == _PRESENT) & (table.stop == 0))
-            table.not_before_s[kept] += longer_s
+            table.not_before_s[kept] += (self._keep_s - before)[table.state[kept]]
             self._timers.add_each(kept, np.ceil(table.not_before_s[kept]))
 
     def note(self, slots: Int64Array, states: Int8Array, times_us: Int64Array, now: Instant) -> None:
@@ -74,8 +75,8 @@ class Endings:
         self._reports.note(slots, states, times_us)
         ended = slots[IS_RUN_TERMINAL[states] & (table.phase[slots] == _PRESENT)]
         if ended.size:
-            table.not_before_s[ended] = due_s = now.monotonic_s + self._keep_finished_s
-            self._timers.add(ended, due_s)
+            table.not_before_s[ended] = dues_s = now.monotonic_s + self._keep_s[table.state[ended]]
+            self._timers.add_each(ended, dues_s)
 
     def resolve(
         self, slots: Int64Array, states: Int8Array, *, stopped: npt.NDArray[np.bool_], gone: npt.NDArray[np.bool_]

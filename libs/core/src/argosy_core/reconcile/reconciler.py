@@ -180,9 +180,9 @@ class Reconciler:
         self._settling.settled_at_s = settled_at_s
         self._timers.add(self._table.undecided(), max(settled_at_s, now.monotonic_s))
 
-    def keep_for(self, keep_finished_s: float) -> None:
+    def keep_for(self, keep_finished_s: float, keep_failed_s: float = 0.0) -> None:
         """Let what ended stay for another time, what has ended already included: a listing comes before a leader."""
-        self._endings.keep_for(keep_finished_s)
+        self._endings.keep_for(keep_finished_s, keep_failed_s)
 
     def take_stops(self, members: Members) -> None:
         """Take members of runs whose objects shall not be; one of which nothing is known ends as cancelled."""

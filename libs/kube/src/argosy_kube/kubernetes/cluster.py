@@ -29,7 +29,7 @@ from argosy_kube.kubernetes.acting.creation import Creator
 from argosy_kube.kubernetes.acting.deletion import Deleter
 from argosy_kube.kubernetes.acting.finding import Finder
 from argosy_kube.kubernetes.acting.letting_go import list_kept
-from argosy_kube.kubernetes.acting.logs import read_pod_log
+from argosy_kube.kubernetes.acting.logs import container_names, read_pod_log
 from argosy_kube.kubernetes.acting.rendering import TemplateBook
 from argosy_kube.kubernetes.api.answers import GONE, ApiFailure, decode
 from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
@@ -284,6 +284,10 @@ class KubernetesCluster:
         events = rows.build(0)
         apply_health(events, self._own.states, LOST_REASON)
         return replace(events, unlistable_kinds=self._kinds.unlistable_names)
+
+    async def container_names(self, handle: int, ordinal: int, object_index: int) -> tuple[str, ...]:
+        """See Cluster."""
+        return await container_names(self._server, self._installation, (handle, ordinal, object_index))
 
     async def read_log(
         self,

@@ -20,6 +20,7 @@ from argosy_kube.port import CreateResult, DeleteResult, NodeDescription, NodeEv
 from argosy_kube.simulated import wire
 from argosy_kube.simulated.faults import Audit, Fault
 from argosy_kube.simulated.objects import EventColumns
+from argosy_kube.simulated.pod_log import SIMULATED_CONTAINER
 from argosy_kube.simulated.selection import Tables, build_events
 
 __all__ = ["SimulatedCluster"]
@@ -154,6 +155,10 @@ class SimulatedCluster:
             await connection.send(wire.Find(count=len(batch)), _pack(wire.FIND_COLUMNS, batch))
             answer, body = await connection.receive()
             return connection.events(_expect(answer, wire.Events), body)
+
+    async def container_names(self, handle: int, ordinal: int, object_index: int) -> tuple[str, ...]:  # noqa: ARG002 - all alike
+        """See Cluster."""
+        return (SIMULATED_CONTAINER,)
 
     async def read_log(
         self,

@@ -138,6 +138,6 @@ def _why(record: JobRecord, run: RunRecord, message: str) -> str:
     if run.state in _OVER:
         return (
             f"{message}: {where} ended {RunState(run.state).name.lower()} and its pod is gone; pods stay for the time "
-            "the leader's keep_finished_s says, so collect logs on the cluster to keep them longer"
+            "the leader's keep_finished_s and keep_failed_s say; log_archive.target of the executor keeps logs longer"
         )
     return f"{message}: {where} is {RunState(run.state).name.lower()}; try again once its pod is there"

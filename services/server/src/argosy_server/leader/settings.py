@@ -30,6 +30,8 @@ class LeaderSettings:
     and a cluster gets work, without being heard."""
     keep_finished_s: float = field(default=60.0, metadata={"may_be_zero": True})
     """How long finished pods stay on their cluster, for logs."""
+    keep_failed_s: float = field(default=600.0, metadata={"may_be_zero": True})
+    """How long failed ones do, whose logs somebody will want; never shorter than `keep_finished_s`."""
     installation: str = "argosy"
     """Name that labels every object this installation makes."""
     window_idle_ms: float = field(default=5.0, metadata={"may_be_zero": True})

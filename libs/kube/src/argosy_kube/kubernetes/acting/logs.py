@@ -16,11 +16,31 @@ from argosy_kube.kubernetes.api.resources import PODS
 from argosy_kube.kubernetes.api.transport import BROKEN, ApiServer, unavailable
 from argosy_kube.kubernetes.reading.pods import ENDED, phase_of
 
-__all__ = ["read_pod_log"]
+__all__ = ["container_names", "read_pod_log"]
 
 _FIRST_POLL_S: Final = 1.0
 _LONGEST_POLL_S: Final = 8.0
 _BAD_REQUEST: Final = 400
+
+
+async def container_names(server: ApiServer, installation: str, run: tuple[int, int, int]) -> tuple[str, ...]:
+    """Return the names of containers of one of our pods; see Cluster.container_names.
+
+    Args:
+        server: Where.
+        installation: Whose objects are ours.
+        run: Handle, ordinal, object index.
+
+    Raises:
+        NotFound: There is no such pod.
+        BackendUnavailable: The API server does not answer.
+    """
+    try:
+        return tuple(_names(await _find(server, installation, run)))
+    except ApiFailure as failure:
+        raise unavailable(failure, "reading a pod") from failure
+    except BROKEN as cause:
+        raise BackendUnavailable(f"reading a pod: {str(cause) or type(cause).__name__}") from cause
 
 
 async def read_pod_log(
@@ -91,11 +111,15 @@ async def _find(server: ApiServer, installation: str, run: tuple[int, int, int])
 
 def _container(pod: PodDocument, name: str) -> str:
     """Return the name of the container that is meant."""
-    containers = [item.name for item in pod.spec.containers or ()]
-    names = containers + [item.name for item in pod.spec.init_containers or ()]
+    names = _names(pod)
     if name and name not in names:
         raise NotFound(f"the pod has no container {name[:63]!r}; it has {', '.join(names)}")
-    return name or containers[0]
+    return name or names[0]
+
+
+def _names(pod: PodDocument) -> list[str]:
+    """Return the names of a pod's containers, init containers last."""
+    return [item.name for item in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))]
 
 
 def _has_begun(pod: PodDocument, name: str) -> bool:

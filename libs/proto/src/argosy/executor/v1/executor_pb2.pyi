@@ -149,13 +149,14 @@ class SyncResponse(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., redirect: _Optional[_Union[Redirect, _Mapping]] = ..., rows: _Optional[_Union[ObjectRows, _Mapping]] = ..., stops: _Optional[_Union[StopRuns, _Mapping]] = ..., stored: _Optional[_Union[StatesStored, _Mapping]] = ..., confirmed: _Optional[_Union[Confirmed, _Mapping]] = ..., log_request: _Optional[_Union[LogRequest, _Mapping]] = ..., log_credit: _Optional[_Union[LogCredit, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("epoch", "heartbeat_s", "fence_s", "installation", "keep_finished_s", "first", "incarnation")
+    __slots__ = ("epoch", "heartbeat_s", "fence_s", "installation", "keep_finished_s", "first", "keep_failed_s", "incarnation")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_S_FIELD_NUMBER: _ClassVar[int]
     FENCE_S_FIELD_NUMBER: _ClassVar[int]
     INSTALLATION_FIELD_NUMBER: _ClassVar[int]
     KEEP_FINISHED_S_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FAILED_S_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     heartbeat_s: float
@@ -163,8 +164,9 @@ class Welcome(_message.Message):
     installation: str
     keep_finished_s: float
     first: bool
+    keep_failed_s: float
     incarnation: int
-    def __init__(self, epoch: _Optional[int] = ..., heartbeat_s: _Optional[float] = ..., fence_s: _Optional[float] = ..., installation: _Optional[str] = ..., keep_finished_s: _Optional[float] = ..., first: bool = ..., incarnation: _Optional[int] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., heartbeat_s: _Optional[float] = ..., fence_s: _Optional[float] = ..., installation: _Optional[str] = ..., keep_finished_s: _Optional[float] = ..., first: bool = ..., keep_failed_s: _Optional[float] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Redirect(_message.Message):
     __slots__ = ("address",)

@@ -59,6 +59,7 @@ class SyncSession(Outbox[executor_pb2.SyncResponse]):
             fence_s=settings.fence_s,
             installation=settings.installation,
             keep_finished_s=settings.keep_finished_s,
+            keep_failed_s=settings.keep_failed_s,
             first=is_first,
             incarnation=self.key.incarnation,
         )
