@@ -41,7 +41,7 @@ def test_file_is_shown_then_applied_and_then_holds(api: FakeApi, argosy: Any, tm
     assert made.out == checked.out
     assert made.out.splitlines() == [
         "+ queue science",
-        "    maxRunningAmounts: {cpu: 64000, memory: 1073741824}",
+        "    maxRunningAmounts: {cpu: 64, memory: 1Gi}",
         "~ cordon queue science: audit",
         "+ queue tides",
         "    parent: science",

@@ -12,7 +12,13 @@ from argosy_cli.root import cli
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *ROOT.glob("docs/clients/*.md")]
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").glob("*.md"),
+        *ROOT.glob("docs/clients/*.md"),
+        *ROOT.glob("docs/first-hour/*.md"),
+    ]
 )
 BLOCK = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(argosy [^`\n]+)`")

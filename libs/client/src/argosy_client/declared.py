@@ -544,9 +544,11 @@ def _grant_text(grant: Grant) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a value for a line of a comparison."""
+    """Return a value for a line of a comparison; mappings hold amounts."""
+    from argosy_core.resources import format_amount  # late: it brings NumPy, which loads slowly
+
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {inner}" for key, inner in sorted(value.items())) + "}"
+        return "{" + ", ".join(f"{key}: {format_amount(key, inner)}" for key, inner in sorted(value.items())) + "}"
     if isinstance(value, tuple):
         return "[" + ", ".join(map(str, value)) + "]"
     return f"{value:g}" if isinstance(value, float) else str(value) or "none"
