@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,7 @@ def test_cancel_by_selector_asks_first(api: FakeApi, argosy: Any, job_id: str) -
     looked = argosy("cancel", "--queue", "science", "--dry-run")
 
     assert (unsure.code, looked.code) == (2, 0)
-    assert "would cancel 1 jobs; confirm with -y" in unsure.err
+    assert "would cancel 1 job; confirm with -y" in unsure.err
     assert "would cancel 1 job" in looked.out
     assert not api.jobs[job_id].cancel_requested
 
@@ -206,6 +207,21 @@ def test_logs_are_printed_as_they_were_written(api: FakeApi, argosy: Any, job_id
     assert (plain.id, plain.attempt, plain.follow, plain.HasField("tail_line_count")) == (job_id, 0, False, False)
     assert (full.attempt, full.member, full.pod, full.container, full.follow) == (2, 3, 1, "side", True)
     assert (full.HasField("tail_line_count"), full.tail_line_count) == (True, 0)
+
+
+def test_logs_since_a_time_are_those_lines_and_what_continues_them(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """Lines are asked for with their times, which are shown only where that is wanted; pieces may cut anything."""
+    now = datetime.now(UTC)
+    old, new = (f"{(now - timedelta(seconds=ago)).isoformat()[:26]}123Z".encode() for ago in (600, 5))
+    text = old + b" old\n" + b"more of the old\n" + new + b" new\nmore of the new\n" + new + b" last"
+    api.log_pieces = [text[:40], text[40:90], text[90:]]
+    assert argosy("logs", job_id, "--since", "1m").out == "new\nmore of the new\nlast"
+    stamped = argosy("logs", job_id, "--since", "1m", "--timestamps").out
+    assert stamped == f"{new.decode()} new\nmore of the new\n{new.decode()} last"
+    assert argosy("logs", job_id, "--timestamps").out == text.decode()
+    assert [request.timestamps for request in api.requests["GetJobLog"]] == [True] * 3
+    argosy("logs", job_id)
+    assert not api.requests["GetJobLog"][-1].timestamps
 
 
 def test_logs_of_all_containers_come_one_after_another_by_name(api: FakeApi, argosy: Any, job_id: str) -> None:

@@ -203,3 +203,19 @@ def test_distributed_job_that_was_printed_can_be_submitted_again(ended: FakeApi,
     assert json.loads(groups[0].template) == json.loads(groups[1].template)
     assert [other.spec.retry for other in ended.jobs.values()] == [job.spec.retry] * 2
     assert [other.spec.node_lost for other in ended.jobs.values()] == [job.spec.node_lost] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--cpu", "x"), "'x' is no number of cores; write 4, 0.5 or 500m"),
+        (("--mem", "5"), "5 would be bytes; write 5Gi or 5Mi"),
+        (("--mem", "5 GB"), "is no amount of memory; write 2Gi or 512Mi"),
+    ],
+)
+def test_wrong_amounts_are_named_by_their_options(argosy: Any, options: tuple[str, str], said: str) -> None:
+    """Nobody has to know where an option stands in the manifest that is made of it."""
+    outcome = argosy("run", *options, "--", "echo")
+    assert outcome.code == 2
+    assert options[0] in outcome.err
+    assert said in " ".join(outcome.err.split())

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from argosy_cli.output import TerminalText
+from argosy_cli.output import TerminalText, show_error
+from argosy_core.errors import InvalidRequest, NotFound, Resource
 from argosy_testkit.fake_api import FakeApi
 
 JOB_ID = "01890000-0000-7000-8000-00000000ffff"
@@ -62,3 +63,15 @@ def test_logs_on_a_terminal_are_sent_as_they_are_only_if_asked(
             sent += os.read(ours, 4096).replace(b"\r\n", b"\n")
     os.close(ours)
     assert sent == expected
+
+
+def test_what_does_not_exist_is_told_with_what_lists_its_like(capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistyped name is found in a list; a message that says so itself is left alone."""
+    show_error(NotFound("there is no queue a", resource=Resource(kind="Queue", name="a")))
+    show_error(NotFound("no such job; `argosy jobs` lists them", resource=Resource(kind="Job", name="a")))
+    show_error(InvalidRequest("no", resource=Resource(kind="Queue", name="a")))
+    assert capsys.readouterr().err.splitlines() == [
+        "error: there is no queue a; `argosy queue list` lists them",
+        "error: no such job; `argosy jobs` lists them",
+        "error: no",
+    ]

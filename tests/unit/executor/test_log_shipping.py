@@ -99,6 +99,9 @@ async def test_log_of_a_failed_pod_is_read_when_its_pod_is_gone(
         assert (code, b"exit code 3" in data, len(data.splitlines())) == (0, True, 2)
         assert (await read(7, tail_line_count=1))[0] == data.splitlines(keepends=True)[-1]
         assert (await read(7, container="main"))[0] == data
+        stamped = (await read(7, timestamps=True))[0].splitlines(keepends=True)
+        assert b"".join(line.partition(b" ")[2] for line in stamped) == data
+        assert stamped[0].startswith(b"20")
         assert (await read(7, container="other"))[1] == 5
         assert "nothing was kept" in session.log_ends[number][1]
 

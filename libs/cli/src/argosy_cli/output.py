@@ -22,7 +22,7 @@ import click
 from argosy_cli.exits import Declined
 from argosy_cli.json_form import to_plain
 from argosy_cli.options import Settings
-from argosy_core.errors import ArgosyError
+from argosy_core.errors import ArgosyError, NotFound
 
 __all__ = [
     "Column",
@@ -51,6 +51,7 @@ _STATE_COLOURS: Final = {
     "unknown": "red",
 }
 _GAP: Final = "  "
+_LISTERS: Final = {"Queue": "argosy queue list", "Cluster": "argosy cluster list", "Job": "argosy jobs"}
 _HIDDEN: Final = re.compile(
     "(?P<colour>\x1b\\[(?:3[0-7]|0)m)"
     "|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -148,10 +149,16 @@ def ask(question: str) -> None:
 
 def show_error(error: ArgosyError) -> None:
     """Say on the standard error what went wrong, with everything that was wrong with a request."""
-    click.echo(f"{click.style('error:', fg='red')} {shown(error.message)}", err=True)
+    click.echo(f"{click.style('error:', fg='red')} {shown(error.message)}{_hint(error)}", err=True)
     for violation in error.violations:
         if violation.description not in error.message:
             click.echo(shown(f"  {violation.field}: {violation.description}"), err=True)
+
+
+def _hint(error: ArgosyError) -> str:
+    """Return what lists the things of which one was named that does not exist; empty if the message says it."""
+    lister = _LISTERS.get(error.resource.kind) if isinstance(error, NotFound) and error.resource is not None else None
+    return f"; `{lister}` lists them" if lister is not None and "`argosy" not in error.message else ""
 
 
 def shown(text: str) -> str:

@@ -364,7 +364,7 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
         """
         return explanation_of(await self.call(self._jobs.ExplainJob, job_pb2.ExplainJobRequest(id=job_id)))
 
-    async def read_log(
+    async def read_log(  # noqa: PLR0913 - one parameter per field of the request
         self,
         job_id: str,
         *,
@@ -374,6 +374,7 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
         container: str = "",
         follow: bool = False,
         tail_line_count: int | None = None,
+        timestamps: bool = False,
     ) -> AsyncGenerator[bytes, None]:
         """Give what a container of a job wrote, in pieces that may end within a line.
 
@@ -388,6 +389,7 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
             container: Name of the container; empty means the first.
             follow: Go on while the container writes.
             tail_line_count: Last lines to begin with; None means all.
+            timestamps: Each line begins with the time (RFC 3339) at which the cluster took it, and a space.
 
         Raises:
             NotFound: There is no such job, run, pod or container, or its pod is gone; the message says what to do.
@@ -402,6 +404,7 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
             container=container,
             follow=follow,
             tail_line_count=tail_line_count,
+            timestamps=timestamps,
         )
         stream = self._jobs.GetJobLog(request, metadata=self._identity)
         try:

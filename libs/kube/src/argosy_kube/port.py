@@ -371,6 +371,7 @@ class Cluster(Protocol):
         container: str = "",
         follow: bool,
         tail_line_count: int | None,
+        timestamps: bool = False,
     ) -> AsyncGenerator[bytes, None]:
         """Give what a container of one of our pods wrote, in pieces that may end within a line or a character.
 
@@ -384,6 +385,7 @@ class Cluster(Protocol):
             container: Name of the container; empty for the pod's first.
             follow: Go on until the container has ended, instead of ending with what there is.
             tail_line_count: Begin this many lines before the end of what there is, from 0; None for the beginning.
+            timestamps: Begin each line with the time (RFC 3339) at which the cluster took it, and a space.
 
         Raises:
             NotFound: There is no such pod of ours, or it has no such container.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from datetime import datetime
 from typing import Protocol
 
 import pytest
@@ -417,6 +418,18 @@ class ClusterContract:
         last = followed.splitlines(keepends=True)[-1]
         assert await read_whole_log(cluster, (11, 1, 0), tail=1) == last
         assert await read_whole_log(cluster, (11, 1, 0), tail=0) == b""
+
+    async def test_lines_begin_with_their_times_where_that_is_asked_for(self, lab: ClusterLab) -> None:
+        """A time as RFC 3339, a space, and the line as it is without."""
+        cluster = lab.open("one")
+        await cluster.create_objects(make_create_batch([(11, 1)], bag=make_bag(make_pod(run_time="1s"))))
+        plain = await read_whole_log(cluster, (11, 1, 0), follow=True)
+        pieces = cluster.read_log(11, 1, 0, follow=False, tail_line_count=None, timestamps=True)
+        async with asyncio.timeout(TIMEOUT_S), aclosing(pieces):
+            stamped = b"".join([piece async for piece in pieces])
+        lines = [line.partition(b" ") for line in stamped.splitlines(keepends=True)]
+        assert b"".join(line for _, _, line in lines) == plain
+        assert all(datetime.fromisoformat(stamp.decode()).tzinfo is not None for stamp, _, _ in lines)
 
     async def test_every_container_that_is_named_has_a_log_and_the_first_is_the_one_without_a_name(
         self, lab: ClusterLab

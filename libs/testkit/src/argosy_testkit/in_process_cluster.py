@@ -84,12 +84,19 @@ class InProcessCluster:
         container: str = "",
         follow: bool,
         tail_line_count: int | None,
+        timestamps: bool = False,
     ) -> AsyncGenerator[bytes, None]:
         """See Cluster."""
         self._host.meet()
         run = (handle, ordinal, object_index)
         pieces = read_simulated_log(
-            self._host, self._installation, run, container=container, follow=follow, tail=tail_line_count
+            self._host,
+            self._installation,
+            run,
+            container=container,
+            follow=follow,
+            tail=tail_line_count,
+            timestamps=timestamps,
         )
         async with contextlib.aclosing(pieces):
             async for piece in pieces:

@@ -70,7 +70,7 @@ class KeptLog:
     container: str
     """Its name."""
     data: bytes
-    """What it wrote last."""
+    """What it wrote last, each line behind its time and a space."""
     is_whole: bool
     """Whether that is all it wrote."""
 

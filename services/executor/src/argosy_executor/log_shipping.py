@@ -115,7 +115,7 @@ class LogShipper:
         """Return the end of one container's log, in bounded memory."""
         most, lines = self._settings.max_log_bytes, self._settings.max_line_count
         data, is_whole = bytearray(), True
-        pieces = self._cluster.read_log(*key, container=container, follow=False, tail_line_count=lines)
+        pieces = self._cluster.read_log(*key, container=container, follow=False, tail_line_count=lines, timestamps=True)
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
                 data += piece

@@ -156,6 +156,7 @@ class LogReadings:
             container=request.container,
             follow=request.follow,
             tail_line_count=request.tail_line_count if request.tail_line_count >= 0 else None,
+            timestamps=request.timestamps,
         )
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
@@ -178,6 +179,8 @@ class LogReadings:
         lines = kept.data.splitlines(keepends=True)
         if request.tail_line_count >= 0:
             lines = lines[len(lines) - min(request.tail_line_count, len(lines)) :]
+        if not request.timestamps:  # what is kept has them
+            lines = [line.partition(b" ")[2] for line in lines]
         await self._send(request, credit, b"".join(lines))
 
     async def _send(self, request: executor_pb2.LogRequest, credit: _Credit, piece: bytes) -> None:

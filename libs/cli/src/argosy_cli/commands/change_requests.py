@@ -176,13 +176,17 @@ def _carry_out(
             return ExitCode.NOT_FOUND if preview.unknown_ids else ExitCode.OK
         if not sys.stdin.isatty():
             raise click.UsageError(
-                f"this would {verb} {preview.job_count} jobs; confirm with -y, or look with --dry-run"
+                f"this would {verb} {_count(preview.job_count)}; confirm with -y, or look with --dry-run"
             )
         _print(Settings(), preview, f"would {verb}")
-        ask(f"{verb} {preview.job_count} jobs?")
+        ask(f"{verb} {_count(preview.job_count)}?")
     answer = call(settings, change_request(False))
     _print(settings, answer, f"asked to {verb}")
     return ExitCode.NOT_FOUND if answer.unknown_ids else ExitCode.OK
+
+
+def _count(number: int) -> str:
+    return f"{number} job{'' if number == 1 else 's'}"
 
 
 def _print(settings: Settings, answer: ChangeResult, what: str) -> None:
@@ -194,6 +198,6 @@ def _print(settings: Settings, answer: ChangeResult, what: str) -> None:
         rest = answer.job_count - len(answer.sample)
         if rest > 0:
             click.echo(f"... and {rest} more")
-    click.echo(f"{what} {answer.job_count} job{'' if answer.job_count == 1 else 's'}")
+    click.echo(f"{what} {_count(answer.job_count)}")
     for job_id in answer.unknown_ids:
         click.echo(f"{click.style('error:', fg='red')} there is no job {job_id}", err=True)

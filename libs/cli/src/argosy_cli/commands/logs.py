@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from argosy_cli.job_ids import whole_id
-from argosy_cli.options import common_options, settings_of
+from argosy_cli.options import common_options, duration, settings_of
 from argosy_cli.output import TerminalText
 from argosy_cli.session import call
 from argosy_core.errors import NotFound
@@ -25,6 +27,8 @@ __all__ = ["logs", "stream_log"]
 _POLL_S: Final = 0.5
 _EXPLAIN_POLLS: Final = 4
 """A job that waits is asked why after so many polls, and again after as many."""
+_NANOSECONDS: Final = re.compile(r"(\.\d{6})\d*")
+"""What a time has more than Python reads."""
 _NO_COLOUR: Final = "\x1b[0m"
 
 
@@ -33,6 +37,14 @@ _NO_COLOUR: Final = "\x1b[0m"
 @click.option("-f", "--follow", is_flag=True, help="Go on while the container writes; wait for a job that waits.")
 @click.option("--tail", type=click.IntRange(0, 1_000_000), help="Begin so many lines before the end.")
 @click.option("-c", "--container", default="", help="Container; the first if not given.")
+@click.option("--timestamps", is_flag=True, help="Begin each line with the time at which the cluster took it.")
+@click.option(
+    "--since",
+    "since_s",
+    type=duration,
+    metavar="TIME",
+    help="Only lines of this time back, as in 90s, 6h or 7d; lines have times where their cluster gives them.",
+)
 @click.option("--all-containers", is_flag=True, help="Every container of the pod, one after another, by name.")
 @click.option("--pod", type=click.IntRange(0, 31), default=0, show_default=True, help="Which of the job's pods.")
 @click.option("--attempt", type=click.IntRange(1, 32_767), help="Attempt; the newest if not given.")
@@ -40,12 +52,13 @@ _NO_COLOUR: Final = "\x1b[0m"
 @click.option("--raw", is_flag=True, help="Send a terminal whatever the container wrote, commands to it included.")
 @common_options
 @click.pass_context
-def logs(
+def logs(  # noqa: PLR0913 - one parameter per option
     context: click.Context,
     /,
     *,
     job_id: str,
     tail: int | None,
+    since_s: int | None,
     container: str,
     pod: int,
     attempt: int | None,
@@ -81,10 +94,40 @@ def logs(
                 container=name,
                 follow=flags["follow"],
                 tail_line_count=tail,
+                timestamps=flags["timestamps"] or since_s is not None,
             )
+            if since_s is not None:
+                pieces = _since(pieces, datetime.now(UTC) - timedelta(seconds=since_s), keeps_times=flags["timestamps"])
             await _print(pieces, is_raw=flags["raw"])
 
     call(settings_of(context), show)
+
+
+async def _since(
+    pieces: AsyncGenerator[bytes, None], begin: datetime, *, keeps_times: bool
+) -> AsyncGenerator[bytes, None]:
+    """Give the lines from a moment on of a log whose lines have times; a line without one belongs to that before it."""
+    is_meant, rest = False, b""
+    async with contextlib.aclosing(pieces):
+        async for piece in pieces:
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                is_meant, text = _line_since(line, begin, is_meant=is_meant, keeps_times=keeps_times)
+                if is_meant:
+                    yield text + b"\n"
+    is_meant, text = _line_since(rest, begin, is_meant=is_meant, keeps_times=keeps_times)
+    if is_meant and rest:
+        yield text
+
+
+def _line_since(line: bytes, begin: datetime, *, is_meant: bool, keeps_times: bool) -> tuple[bool, bytes]:
+    """Return whether a line is meant, and how it is shown."""
+    stamp, _, text = line.partition(b" ")
+    try:
+        moment = datetime.fromisoformat(_NANOSECONDS.sub(r"\1", stamp.decode()))
+    except ValueError:
+        return is_meant, line
+    return moment.tzinfo is not None and moment >= begin, line if keeps_times else text
 
 
 def _container_names(job: Job, pod: int) -> list[str]:

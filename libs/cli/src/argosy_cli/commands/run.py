@@ -37,6 +37,8 @@ _OWN_FAILURE: Final = 125
 _MOST_SCRIPT_BYTES: Final = 200_000
 """A config map holds a mebibyte, a manifest of ours 256 KiB with its JSON escapes."""
 _MOST_INDICES: Final = 10_000
+_LEAST_BYTES: Final = 1 << 20
+"""Less memory than this, without a unit, is a unit that was forgotten."""
 _SCRIPT_DIRECTORY: Final = "/argosy"
 _RANGE: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,30}[a-z0-9])?")
@@ -73,10 +75,42 @@ def array_indices(text: str) -> list[int]:
     return list(found)
 
 
+def _cores(text: str) -> str:
+    """Return cores, as Kubernetes reads them.
+
+    Raises:
+        BadParameter: They are none.
+    """
+    if re.fullmatch(r"\d{1,9}(\.\d{1,3})?|\d{1,12}m", text) is None:
+        raise click.BadParameter(f"{text[:40]!r} is no number of cores; write 4, 0.5 or 500m")
+    return text
+
+
+def _memory(text: str) -> str:
+    """Return an amount of memory, as Kubernetes reads it.
+
+    Raises:
+        BadParameter: It is none, or has no unit: a few bytes are never meant.
+    """
+    found = re.fullmatch(r"(\d{1,15})(\.\d{1,3})?(|[KMGTP]i?|[kKMGTP])", text)
+    if found is None or found[3] == "K":
+        raise click.BadParameter(f"{text[:40]!r} is no amount of memory; write 2Gi or 512Mi")
+    if not found[3] and int(found[1]) < _LEAST_BYTES:
+        raise click.BadParameter(f"{text} would be bytes; write {text}Gi or {text}Mi")
+    return text
+
+
 @click.command(cls=_Run, options_metavar="[OPTIONS]", epilog="Behind --: the command and its arguments.")
 @click.argument("image", default=DEFAULT_IMAGE, metavar=f"[IMAGE, else {DEFAULT_IMAGE}]")
-@click.option("--cpu", default="1", show_default=True, help="Cores, as in 4 or 500m.")
-@click.option("--mem", default="1Gi", show_default=True, help="Memory, as in 2Gi; using more ends the job.")
+@click.option("--cpu", type=_cores, metavar="CORES", default="1", show_default=True, help="Cores, as in 4 or 500m.")
+@click.option(
+    "--mem",
+    type=_memory,
+    metavar="AMOUNT",
+    default="1Gi",
+    show_default=True,
+    help="Memory, as in 2Gi; using more ends the job.",
+)
 @click.option("--gpu", type=click.IntRange(0, 1024), default=0, help="GPUs (nvidia.com/gpu).")
 @click.option("--array", type=array_indices, metavar="0-99", help="One job for each index, in ARGOSY_ARRAY_INDEX.")
 @click.option(

@@ -136,14 +136,25 @@ class _Sbatch(click.Command):
 @click.option("-J", "--job-name", default="sbatch", show_default=True, help="Name.")
 @click.option("-p", "--partition", default="", help=f"Queue; else {DEFAULT_QUEUE}, made if missing.")
 @click.option("-c", "--cpus-per-task", type=click.IntRange(1, 4096), default=1, show_default=True, help="Cores.")
-@click.option("--mem", type=memory_text, default="1G", show_default=True, help="Memory, megabytes or with K, M, G, T.")
-@click.option("-t", "--time", "time_limit_s", type=seconds_of, help="Time limit: minutes, H:M:S or D-H:M:S.")
-@click.option("-a", "--array", type=array_indices, help="Indices of an array, as in 0-99; in SLURM_ARRAY_TASK_ID.")
-@click.option("-G", "--gpus", type=_gpus_of, default="0", help="GPUs.")
-@click.option("--gres", type=_gpus_of, default="0", help="GPUs, as in gpu:1.")
-@click.option("-d", "--dependency", type=_others_of, help="afterok:ID or afterany:ID.")
-@click.option("-n", "--ntasks", type=_one, default="1", help="1.")
-@click.option("-N", "--nodes", type=_one, default="1", help="1.")
+@click.option(
+    "--mem",
+    type=memory_text,
+    metavar="AMOUNT",
+    default="1G",
+    show_default=True,
+    help="Memory, megabytes or with K, M, G, T.",
+)
+@click.option(
+    "-t", "--time", "time_limit_s", type=seconds_of, metavar="TIME", help="Time limit: minutes, H:M:S or D-H:M:S."
+)
+@click.option(
+    "-a", "--array", type=array_indices, metavar="0-99", help="Indices of an array, as in 0-99; in SLURM_ARRAY_TASK_ID."
+)
+@click.option("-G", "--gpus", type=_gpus_of, metavar="COUNT", default="0", help="GPUs.")
+@click.option("--gres", type=_gpus_of, metavar="gpu:COUNT", default="0", help="GPUs, as in gpu:1.")
+@click.option("-d", "--dependency", type=_others_of, metavar="afterok:ID", help="afterok:ID or afterany:ID.")
+@click.option("-n", "--ntasks", type=_one, metavar="1", default="1", help="1; more are no job here.")
+@click.option("-N", "--nodes", type=_one, metavar="1", default="1", help="1; more are no job here.")
 @click.option("--wrap", default="", help="A shell's command line, instead of a script.")
 @click.option("--image", default=DEFAULT_IMAGE, show_default=True, help="Image; no option of Slurm's.")
 @click.option("--parsable", is_flag=True, help="Print the id alone.")

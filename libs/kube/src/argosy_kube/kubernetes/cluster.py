@@ -298,6 +298,7 @@ class KubernetesCluster:
         container: str = "",
         follow: bool,
         tail_line_count: int | None,
+        timestamps: bool = False,
     ) -> AsyncGenerator[bytes, None]:
         """See Cluster."""
         pieces = read_pod_log(
@@ -307,6 +308,7 @@ class KubernetesCluster:
             container=container,
             follow=follow,
             tail_line_count=tail_line_count,
+            timestamps=timestamps,
         )
         async with contextlib.aclosing(pieces):
             async for piece in pieces:

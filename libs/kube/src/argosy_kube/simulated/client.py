@@ -169,10 +169,11 @@ class SimulatedCluster:
         container: str = "",
         follow: bool,
         tail_line_count: int | None,
+        timestamps: bool = False,
     ) -> AsyncGenerator[bytes, None]:
         """See Cluster."""
         run = (handle, ordinal, object_index)
-        request = wire.ReadLog(run=run, container=container, follow=follow, tail=tail_line_count)
+        request = wire.ReadLog(run=run, container=container, follow=follow, tail=tail_line_count, timestamps=timestamps)
         is_whole = False
         async with contextlib.aclosing(self._watch(request)) as frames:
             async for _, answer, body in frames:

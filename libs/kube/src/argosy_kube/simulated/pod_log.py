@@ -40,7 +40,14 @@ _ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 
 
 async def read_simulated_log(
-    host: LogHost, installation: int, run: tuple[int, int, int], *, container: str, follow: bool, tail: int | None
+    host: LogHost,
+    installation: int,
+    run: tuple[int, int, int],
+    *,
+    container: str,
+    follow: bool,
+    tail: int | None,
+    timestamps: bool = False,
 ) -> AsyncGenerator[bytes, None]:
     """Give the lines of one pod; see Cluster.read_log.
 
@@ -51,6 +58,7 @@ async def read_simulated_log(
         container: Empty, or `SIMULATED_CONTAINER`.
         follow: Go on until the pod has ended or is gone.
         tail: How many lines to begin before the end, None for all.
+        timestamps: Begin each line with the time of what it tells of.
 
     Raises:
         NotFound: There is no such pod or container.
@@ -62,7 +70,7 @@ async def read_simulated_log(
     if container not in {"", SIMULATED_CONTAINER}:
         raise NotFound(f"the pod has no container {container[:63]!r}; a simulated pod has one, {SIMULATED_CONTAINER!r}")
     version = host.engine.journal.history.version
-    lines = _lines(host, present)
+    lines = _lines(host, present, timestamps=timestamps)
     told = len(lines)
     if tail is not None:
         lines = lines[len(lines) - min(tail, len(lines)) :]
@@ -75,7 +83,7 @@ async def read_simulated_log(
             events = None if block is None else _part(block.columns, installation, run)
             if events is None or not len(events):
                 continue
-            lines = _lines(host, events)
+            lines = _lines(host, events, timestamps=timestamps)
             if lines[told:]:
                 yield b"".join(lines[told:])
                 told = len(lines)
@@ -94,7 +102,7 @@ def _has_ended(events: EventColumns) -> bool:
     return PodPhase(int(events.phase[-1])) in _ENDED or Change(int(events.tiny[-1, 0])) == Change.DELETED
 
 
-def _lines(host: LogHost, events: EventColumns) -> list[bytes]:
+def _lines(host: LogHost, events: EventColumns, *, timestamps: bool) -> list[bytes]:
     """Return what a pod has written by the last of some events."""
     phase = PodPhase(int(events.phase[-1]))
     node, exit_code, reason = (int(value) for value in events.narrow[-1, :3])
@@ -107,4 +115,5 @@ def _lines(host: LogHost, events: EventColumns) -> list[bytes]:
     if lines and phase in _ENDED:
         why = f" ({host.tables().texts[reason]})" if reason >= 0 else ""
         lines.append(f"ended at {moment} with exit code {exit_code}{why}")
-    return [line.encode() + b"\n" for line in lines]
+    stamp = moment.replace("+00:00", "Z") + " " if timestamps else ""
+    return [f"{stamp}{line}\n".encode() for line in lines]

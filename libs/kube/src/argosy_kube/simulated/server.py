@@ -216,6 +216,7 @@ class _Connection:
             container=request.container,
             follow=request.follow,
             tail=request.tail,
+            timestamps=request.timestamps,
         )
         async with contextlib.aclosing(pieces):
             async for piece in pieces:

@@ -230,6 +230,8 @@ class ReadLog(_Message):
     """As in Cluster.read_log."""
     tail: int | None
     """As in Cluster.read_log."""
+    timestamps: bool = False
+    """As in Cluster.read_log."""
 
 
 class Opened(_Message):

@@ -310,6 +310,8 @@ class FakeKubeApi:
         key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
         text = self.kubelets.log(pod)
         sent = len(text)
+        if request.query.get("timestamps") == "true":
+            text = b"".join(b"2026-01-01T00:00:00.000000000Z " + line for line in text.splitlines(keepends=True))
         if "tailLines" in request.query:
             count = int(request.query["tailLines"])
             text = b"".join(text.splitlines(keepends=True)[-count:]) if count else b""

@@ -137,7 +137,8 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
         _check_node(request.node)
         if not request.allow_missing and await self._is_missing(request.cluster, request.node, context):
             raise NotFound(
-                f"cluster {request.cluster!r} has no node {request.node!r}; allow_missing cordons one that may come",
+                f"cluster {request.cluster!r} has no node {request.node!r};"
+                " allow_missing (--allow-missing) cordons one that may come",
                 resource=Resource(kind="Node", name=request.node),
             )
         cluster = await self._cordon_node(request.cluster, request.node, context, cordoned=True, reason=request.reason)

@@ -102,6 +102,7 @@ async def read_log(
         container=request.container,
         follow=request.follow,
         tail_line_count=request.tail_line_count if request.HasField("tail_line_count") else None,
+        timestamps=request.timestamps,
     )
     try:
         async with contextlib.aclosing(view.read_log(run.cluster, asked)) as pieces:

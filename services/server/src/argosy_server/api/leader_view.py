@@ -136,6 +136,8 @@ class LogRequest:
     """Go on while the container writes."""
     tail_line_count: int | None = None
     """Last lines to begin with; None means all."""
+    timestamps: bool = False
+    """Each line begins with its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

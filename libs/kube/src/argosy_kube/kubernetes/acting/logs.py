@@ -51,6 +51,7 @@ async def read_pod_log(
     container: str,
     follow: bool,
     tail_line_count: int | None,
+    timestamps: bool = False,
 ) -> AsyncGenerator[bytes, None]:
     """Give what a container of one of our pods wrote; see Cluster.read_log.
 
@@ -61,6 +62,7 @@ async def read_pod_log(
         container: Its name, empty for the first.
         follow: Go on until the container has ended.
         tail_line_count: How many lines before the end to begin, None for the beginning.
+        timestamps: Begin each line with its time.
 
     Raises:
         NotFound: There is no such pod or container.
@@ -81,6 +83,7 @@ async def read_pod_log(
         path = PODS.path(*place, "log")
         query = f"container={quote(name, safe='')}"
         query += "&follow=true" if follow else ""
+        query += "&timestamps=true" if timestamps else ""
         query += "" if tail_line_count is None else f"&tailLines={tail_line_count}"
         async with server.stream(f"{path}?{query}", idle_s=None, accept="*/*") as content:
             async for piece in content.iter_any():

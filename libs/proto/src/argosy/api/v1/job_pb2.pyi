@@ -742,7 +742,7 @@ class BatchGetJobStagesResponse(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobStanding, _Mapping]]] = ..., pools_without_leader: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetJobLogRequest(_message.Message):
-    __slots__ = ("id", "attempt", "pod", "container", "follow", "tail_line_count", "member")
+    __slots__ = ("id", "attempt", "pod", "container", "follow", "tail_line_count", "member", "timestamps")
     ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     POD_FIELD_NUMBER: _ClassVar[int]
@@ -750,6 +750,7 @@ class GetJobLogRequest(_message.Message):
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
     TAIL_LINE_COUNT_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
     id: str
     attempt: int
     pod: int
@@ -757,7 +758,8 @@ class GetJobLogRequest(_message.Message):
     follow: bool
     tail_line_count: int
     member: int
-    def __init__(self, id: _Optional[str] = ..., attempt: _Optional[int] = ..., pod: _Optional[int] = ..., container: _Optional[str] = ..., follow: bool = ..., tail_line_count: _Optional[int] = ..., member: _Optional[int] = ...) -> None: ...
+    timestamps: bool
+    def __init__(self, id: _Optional[str] = ..., attempt: _Optional[int] = ..., pod: _Optional[int] = ..., container: _Optional[str] = ..., follow: bool = ..., tail_line_count: _Optional[int] = ..., member: _Optional[int] = ..., timestamps: bool = ...) -> None: ...
 
 class GetJobLogResponse(_message.Message):
     __slots__ = ("data",)

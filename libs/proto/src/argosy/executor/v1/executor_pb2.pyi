@@ -247,7 +247,7 @@ class Confirmed(_message.Message):
     def __init__(self) -> None: ...
 
 class LogRequest(_message.Message):
-    __slots__ = ("request", "handle", "attempt", "object", "container", "follow", "tail_line_count", "credit_bytes", "member")
+    __slots__ = ("request", "handle", "attempt", "object", "container", "follow", "tail_line_count", "credit_bytes", "member", "timestamps")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -257,6 +257,7 @@ class LogRequest(_message.Message):
     TAIL_LINE_COUNT_FIELD_NUMBER: _ClassVar[int]
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
     request: int
     handle: int
     attempt: int
@@ -266,7 +267,8 @@ class LogRequest(_message.Message):
     tail_line_count: int
     credit_bytes: int
     member: int
-    def __init__(self, request: _Optional[int] = ..., handle: _Optional[int] = ..., attempt: _Optional[int] = ..., object: _Optional[int] = ..., container: _Optional[str] = ..., follow: bool = ..., tail_line_count: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., member: _Optional[int] = ...) -> None: ...
+    timestamps: bool
+    def __init__(self, request: _Optional[int] = ..., handle: _Optional[int] = ..., attempt: _Optional[int] = ..., object: _Optional[int] = ..., container: _Optional[str] = ..., follow: bool = ..., tail_line_count: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., member: _Optional[int] = ..., timestamps: bool = ...) -> None: ...
 
 class LogChunk(_message.Message):
     __slots__ = ("request", "data")
