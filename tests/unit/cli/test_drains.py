@@ -64,6 +64,16 @@ def test_drain_is_refused_where_nobody_confirms_and_of_what_is_not_there(argosy:
     assert (missing.code, "has no node nope" in missing.err) == (3, True)
 
 
+def test_nodes_of_all_clusters_are_listed_with_their_clusters(argosy: Any) -> None:
+    """Whoever names no cluster means all of them."""
+    rows = [line.split() for line in argosy("node", "list").out.splitlines()]
+    assert rows[0][:2] == ["CLUSTER", "NAME"]
+    assert [row[:2] for row in rows[1:]] == [["c1", "n0"], ["c1", "n1"], ["c1", "n2"]]
+    listed = json.loads(argosy("node", "list", "-o", "json").out)
+    assert (listed[0]["cluster"], listed[0]["node"]["name"]) == ("c1", "n0")
+    assert json.loads(argosy("node", "list", "c1", "-o", "json").out)[0]["name"] == "n0"
+
+
 def test_node_get_shows_the_node_and_who_is_on_it(argosy: Any, running: list[str]) -> None:
     """One node with its amounts, labels and jobs."""
     out = argosy("node", "get", "c1", "n1").out

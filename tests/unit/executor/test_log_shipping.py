@@ -224,7 +224,7 @@ async def test_what_does_not_fit_the_queue_is_counted_and_each_pod_is_noted_once
 def test_settings_name_a_place_or_none() -> None:
     """Whoever mistypes a place keeps nothing, and is told at the start."""
     assert open_archive(LogArchiveSettings()) is None
-    assert isinstance(open_archive(LogArchiveSettings(target="/tmp/x")), DirectoryArchive)
+    assert isinstance(open_archive(LogArchiveSettings(target="/kept/logs")), DirectoryArchive)
     assert isinstance(open_archive(LogArchiveSettings(target="https://h/x")), HttpArchive)
     with pytest.raises(InvalidRequest, match="absolute path"):
         LogArchiveSettings(target="logs")

@@ -3,7 +3,7 @@
 What is kept of one container is one text with a heading line that names the container, under a key made of its run. A
 server is any that takes PUT and answers GET at `URL/KEY`: WebDAV, nginx, a gateway of an object store.
 
-Source: issue "The first hour", logs that outlive pods.
+Source: `docs/executor.md`, "Logs of pods that are gone".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Pods that end are noted as they are seen, which costs a look at the columns of a
 few tasks, from a bounded queue. What does not fit the queue, or cannot be read before the pod is gone, is counted and
 not kept.
 
-Source: issue "The first hour", logs that outlive pods.
+Source: `docs/executor.md`, "Logs of pods that are gone".
 """
 
 from __future__ import annotations

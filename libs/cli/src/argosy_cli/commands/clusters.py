@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -159,18 +160,35 @@ def revoke_cluster(context: click.Context, *, name: str, yes: bool) -> None:
     click.echo(f"cluster {name} is revoked")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlacedNode:
+    """A node and where it is."""
+
+    cluster: str
+    node: Node
+
+
 @node.command("list")
-@click.argument("cluster_name", metavar="CLUSTER")
+@click.argument("cluster_name", metavar="[CLUSTER]", default="")
 @click.option("-l", "--selector", default="", help="Label selector.")
 @common_options
 @click.pass_context
 def list_nodes(context: click.Context, *, cluster_name: str, selector: str) -> None:
-    """List the nodes of CLUSTER."""
+    """List the nodes of CLUSTER, or those of all clusters, with their clusters."""
 
-    async def fetch(client: ArgosyClient) -> list[Node]:
-        return [node async for node in client.list_nodes(cluster_name, label_selector=selector)]
+    async def fetch(client: ArgosyClient) -> list[_PlacedNode]:
+        names = [cluster_name] if cluster_name else [cluster.name async for cluster in client.list_clusters()]
+        return [
+            _PlacedNode(cluster=name, node=node)
+            for name in names
+            async for node in client.list_nodes(name, label_selector=selector)
+        ]
 
     settings = settings_of(context)
+    found = call(settings, fetch)
+    if not settings.is_table:
+        print_value(settings, [one.node for one in found] if cluster_name else found)
+        return
     columns: list[Column[Node]] = [
         Column("NAME", lambda n: n.name),
         Column("READY", lambda n: "yes" if n.ready else "no"),
@@ -181,7 +199,12 @@ def list_nodes(context: click.Context, *, cluster_name: str, selector: str) -> N
         Column("FREE", lambda n: _amounts_text(n.free), wide=True),
         Column("LABELS", lambda n: ",".join(f"{key}={value}" for key, value in n.labels.items()) or "-", wide=True),
     ]
-    print_rows(settings, call(settings, fetch), columns, empty="no such nodes")
+    placed: list[Column[_PlacedNode]] = [] if cluster_name else [Column("CLUSTER", lambda one: one.cluster)]
+    placed += [
+        Column(column.title, lambda one, text=column.text: text(one.node), column.wide, column.right)  # type: ignore[misc]
+        for column in columns
+    ]
+    print_rows(settings, found, placed, empty="no such nodes")
 
 
 @node.command("get")
