@@ -187,7 +187,7 @@ def test_only_commands_that_talk_to_a_server_take_one() -> None:
         "slurm",
     }
     changing = {"cancel", "reprioritize", "preempt", "hold", "release"}
-    of_machines = {"config", "queue", "shares", "cluster", "node", "apply", "replay"}
+    of_machines = {"config", "queue", "shares", "cluster", "node", "apply", "replay", "autoscale"}
     assert taking == of_jobs | changing | of_machines | ACCESS
 
 
