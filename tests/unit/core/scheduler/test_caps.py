@@ -79,6 +79,17 @@ def test_the_share_is_taken_over_all_queues_that_there_are() -> None:
     assert world.round().handle.size == 5
 
 
+def test_a_cap_no_less_than_the_pool_holds_nothing_back() -> None:
+    """Of an only queue, a job that finds the pool full waits for room, as a waiting head."""
+    world = LeaderWorld(settings=_SETTINGS)
+    world.submit(16)
+    world.round()
+    [whole] = world.submit(1, class_id=world.define_class(2, cpu=4000) or 2)
+    world.round()
+    assert why(world, whole).reason == WaitReason.NO_ROOM
+    assert world.state.live.handle[world.state.pending_slots()].tolist() == [whole]
+
+
 def test_a_cap_follows_its_setting_while_the_pool_is_led() -> None:
     """Without a new leader."""
     world = make_world()

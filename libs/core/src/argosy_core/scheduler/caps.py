@@ -26,6 +26,8 @@ class Caps:
     """Fair share of the pool's capacity by the weights of all queues that there are, micro-cores."""
     most_non_preemptible: Float64s = field(default_factory=lambda: np.zeros(0))
     """Most flow of its jobs without a lifetime, micro-cores."""
+    capacity: float = 0.0
+    """What the pool has, micro-cores; a cap that is no less holds nothing back."""
     budget_core_s: Float64s = field(default_factory=lambda: np.zeros(0))
     """Excess flow budget, core-seconds."""
     binds: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))

@@ -56,11 +56,13 @@ def find_caps(state: PoolState) -> Caps:
         ratio = np.where(own, ratio / beside, ratio)
     # Clusters to which nothing is given now count, since their runs do.
     totals = np.delete(state.clusters.total, list(state.clusters.forgotten), axis=0)
-    capacity: Int64s = totals.sum(axis=0)
-    share = ratio * weigh_vector(capacity, state.classes.axis.names, state.weights.values)
+    total: Int64s = totals.sum(axis=0)
+    capacity = weigh_vector(total, state.classes.axis.names, state.weights.values)
+    share = ratio * capacity
     most = share * (1.0 + settings.non_preemptible_excess_ratio)
     lasting = queues.usage - queues.preemptible_usage + queues.queued_usage
-    binds = np.maximum(state.non_preemptible_flow() * MICRO, lasting) > most
+    # Nobody holds more than there is: where that alone is in the way, jobs wait for room, and may be promised some.
+    binds = (np.maximum(state.non_preemptible_flow() * MICRO, lasting) > most) & (most < capacity)
     if state.room.has_lifetimes:
         binds |= np.maximum(queues.flow * MICRO, queues.usage + queues.queued_usage) > share
     reserved = state.live.slots(np.array([*state.room.nominated, *state.promises.standing], dtype=np.int64))
@@ -68,6 +70,7 @@ def find_caps(state: PoolState) -> Caps:
     return Caps(
         share=share,
         most_non_preemptible=most,
+        capacity=capacity,
         budget_core_s=to_cores(share.astype(np.int64)) * settings.excess_budget_min * 60.0,
         binds=binds,
         reserved=reserved[state.stage_is_queued(reserved)],
@@ -233,7 +236,8 @@ def _room(state: PoolState, row: int, caps: Caps) -> _Room | None:
     reserved = caps.reserved[state.live.queue[caps.reserved] == row]
     usage, ends = state.job_usage(reserved), state.live.lifetime_s[reserved] >= 0
     count = int(queues.leased_count[row] - queues.preemptible_count[row])
-    cap = int(min(caps.most_non_preemptible[row], MOST))
+    most_flow = float(caps.most_non_preemptible[row])
+    cap = int(min(most_flow, MOST)) if most_flow < caps.capacity else MOST
     lasting = int(queues.usage[row] - queues.preemptible_usage[row] + usage[~ends].sum())
     is_over = state.non_preemptible_flow()[row] * MICRO > cap + 1
     share = int(min(caps.share[row], MOST))
