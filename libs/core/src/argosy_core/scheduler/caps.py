@@ -28,6 +28,8 @@ class Caps:
     """Most flow of its jobs without a lifetime, micro-cores."""
     capacity: float = 0.0
     """What the pool has, micro-cores; a cap that is no less holds nothing back."""
+    least_usage: int = 0
+    """No waiting job counts less, micro-cores."""
     budget_core_s: Float64s = field(default_factory=lambda: np.zeros(0))
     """Excess flow budget, core-seconds."""
     binds: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))

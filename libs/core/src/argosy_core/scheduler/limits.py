@@ -71,10 +71,17 @@ def find_caps(state: PoolState) -> Caps:
         share=share,
         most_non_preemptible=most,
         capacity=capacity,
+        least_usage=_least_usage(state),
         budget_core_s=to_cores(share.astype(np.int64)) * settings.excess_budget_min * 60.0,
         binds=binds,
         reserved=reserved[state.stage_is_queued(reserved)],
     )
+
+
+def _least_usage(state: PoolState) -> int:
+    """Return what each waiting job counts at least, micro-cores; 0 where that is not known without a look at each."""
+    waiting = state.classes.usage[: state.classes.ids.end][state.classes.waiting_count[: state.classes.ids.end] > 0]
+    return 0 if len(state.demands) else int(waiting.min(initial=MOST))
 
 
 def caps_due_s(state: PoolState, now_s: float) -> float:
@@ -260,6 +267,15 @@ def _room(state: PoolState, row: int, caps: Caps) -> _Room | None:
     )
 
 
+def _plainly_left(state: PoolState, row: int) -> int:
+    """Return what a queue may begin below its cap where nothing else binds it, micro-cores; 0 if that is not so."""
+    caps = state.caps
+    if state.room.has_lifetimes or caps.reserved.size:
+        return 0
+    cap = float(caps.most_non_preemptible[row])
+    return 0 if state.queues.flow[row] * MICRO > cap + 1 else max(int(min(cap, MOST)) - int(state.queues.usage[row]), 0)
+
+
 def heads_within(state: PoolState, row: int, count: int, wanted: Bools | None, *, view: int) -> tuple[Int32s, bool]:
     """Return the first jobs of a queue that may be tried, at most `count`, and whether these are all.
 
@@ -273,6 +289,17 @@ def heads_within(state: PoolState, row: int, count: int, wanted: Bools | None, *
         view: As of `Backlog.heads`.
     """
     order = state.queues.orders[row]
+    if row not in state.queues.limits:
+        if row >= state.caps.binds.size or not state.caps.binds[row]:
+            return order.heads(count, wanted, view)
+        if left := _plainly_left(state, row):
+            slots, all_of_them = order.heads(count, wanted, view)
+            running = np.cumsum(state.job_usage(slots))
+            end = int(np.searchsorted(running, left, side="right"))
+            if end == slots.size:
+                return slots, all_of_them
+            if end and left - int(running[end - 1]) < state.caps.least_usage:
+                return slots[:end], True
     room = _room(state, row, state.caps)
     if room is None:
         return order.heads(count, wanted, view)
