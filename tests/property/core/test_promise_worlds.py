@@ -24,7 +24,11 @@ LIMITS_S = (6, 12, 24)
 STEP_S = 0.5
 STEPS = 90
 SETTINGS = RoundSettings(
-    clusters_to_sample_ratio=1.0, promise_after_s=1.0, run_allowance_s=STEP_S, resource_weights={"cpu": 0.001}
+    clusters_to_sample_ratio=1.0,
+    promise_after_s=1.0,
+    run_allowance_s=STEP_S,
+    resource_weights={"cpu": 0.001},
+    non_preemptible_excess_ratio=1e9,  # or few jobs of one queue run
 )
 
 
@@ -95,8 +99,8 @@ def test_no_firm_promise_is_broken_while_no_capacity_is_lost(seed: int, node_cou
 def test_firm_promises_are_given_and_kept_in_these_worlds() -> None:
     """The property says something."""
     totals = drawn(3, 2).world.state.totals
-    assert totals["promises_firm"] >= 1
-    assert totals["promises_kept"] >= 1
+    assert totals["promises_firm"] >= 2
+    assert totals["promises_kept"] >= 2
 
 
 def test_without_keeping_others_from_promised_nodes_a_broken_promise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
