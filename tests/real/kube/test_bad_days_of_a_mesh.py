@@ -152,7 +152,11 @@ def grounds(
     try:
         cluster = ClusterPlan(name="lab", address=f"kubernetes:{api.kubeconfig}")
         quick = ("--connect-timeout-s", "1")
-        flags = {"server": ("--leader-keep-finished-s", "2"), "sampler": quick, "executor": quick}
+        flags = {
+            "server": ("--leader-keep-finished-s", "2", "--leader-keep-failed-s", "2"),
+            "sampler": quick,
+            "executor": quick,
+        }
         mesh.up(MeshPlan(clusters=(cluster,), flags=flags))
         yield api, mesh
     finally:

@@ -21,7 +21,7 @@ from argosy_client import ArgosyClient
 from argosy_client.values import JobDraft, JobEvent, Queue
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_kube.simulated.faults import Audit
-from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.compose import UNCAPPED, ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
 from argosy_testkit.reply_gate import ReplyGate
 
@@ -33,7 +33,7 @@ CORES = 100
 """Of each cluster; every job asks for one."""
 CORES_PER_NODE = 4
 QUICK = {
-    "server": ["--leader-lease-s", "2", "--leader-heartbeat-s", "1"],
+    "server": ["--leader-lease-s", "2", "--leader-heartbeat-s", "1", *UNCAPPED["server"]],
     "sampler": ["--connect-timeout-s", "1"],
     "executor": ["--connect-timeout-s", "1"],
 }

@@ -16,7 +16,7 @@ from argosy_client import ArgosyClient
 from argosy_client.values import JobDraft, Queue
 from argosy_core.errors import NotAllowedNow
 from argosy_kube.simulated.client import SimulatedCluster
-from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.compose import UNCAPPED, ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
 from argosy_local.processes import ProcessId, end_process, free_ports, is_alive, signal_process, spawn
 
@@ -63,7 +63,7 @@ def running_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
     pools = ("--pools", "default,gpu")
     plan = MeshPlan(
         clusters=(ClusterPlan(name="c1", kinds=f"2:cpu={CORES // 2},memory=16Gi"),),
-        flags={"server": QUICK, "sampler": pools, "executor": pools},
+        flags={"server": (*QUICK, *UNCAPPED["server"]), "sampler": pools, "executor": pools},
     )
     mesh = Mesh(tmp_path_factory.mktemp("pools") / "mesh")
     mesh.up(plan)

@@ -20,7 +20,7 @@ import pytest
 
 from argosy_client.values import JobEvent
 from argosy_kube.simulated.client import SimulatedCluster
-from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.compose import UNCAPPED, ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
 from argosy_store.versions import SchemaVersion, read_version
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.timeout(240)]
 
 NEXT = "9999"
 QUICK = {
-    "server": ["--leader-lease-s", "2", "--leader-heartbeat-s", "1"],
+    "server": ["--leader-lease-s", "2", "--leader-heartbeat-s", "1", *UNCAPPED["server"]],
     "sampler": ["--connect-timeout-s", "1"],
     "executor": ["--connect-timeout-s", "1"],
 }

@@ -106,6 +106,7 @@ async fn submit_jobs(
     let request = SubmitJobsRequest {
         specs: vec![JobSpec {
             manifests: vec![MANIFEST.to_owned()],
+            ..Default::default()
         }],
         items: (0..JOB_COUNT)
             .map(|index| JobItem {
