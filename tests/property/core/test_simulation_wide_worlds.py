@@ -31,10 +31,10 @@ THEFT_SEED = 6
 """Seed of a world in which a second pod runs if what lost its labels is not looked for."""
 
 
-@pytest.mark.parametrize("first", [0, 6])
+@pytest.mark.parametrize("first", [0, 5])
 def test_every_invariant_holds_in_wide_random_worlds(first: int) -> None:
     """Whatever goes wrong, nothing happens that must not, and when it stops the world comes to rest and agrees."""
-    for seed in (*range(first, first + 6), *(FOUND_BEFORE if first else ())):
+    for seed in (*range(first, first + 5), *(FOUND_BEFORE if first else ())):
         try:
             draw_world(seed, wide=True, check_steps=25).run()
         except (ArgosyError, AssertionError, LookupError, TypeError, ValueError) as error:
