@@ -124,7 +124,10 @@ def require_hot(keys: Iterable[str]) -> None:
     """
     cold = [key for key in keys if not is_hot(key)]
     if cold:
-        text = "does not change while a pool is led; set it in the configuration, and start the leader anew"
+        text = (
+            "is no setting, or does not change while a pool is led; `argosy config get` lists those that do, with"
+            " their whole keys, as leader.round.half_time_s"
+        )
         raise InvalidRequest(
             f"not every setting changes while a pool is led: {', '.join(cold)}",
             violations=tuple(FieldViolation(field=key, description=text) for key in cold),
