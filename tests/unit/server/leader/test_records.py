@@ -95,6 +95,17 @@ def test_the_round_s_state_is_cut_from_behind_where_it_leaves_no_room() -> None:
     assert state.flow.tolist() == [2.5]
 
 
+@given(st.integers(0, 60), st.integers(600, 3000))
+def test_every_record_has_the_charges_of_its_own_leases(leases: int, max_bytes: int) -> None:
+    """The next leader gives back what the runs took, whichever record it adopts; the charges count as bytes."""
+    plan = replace(_plan(leases), charge_core_s=np.arange(leases, dtype=np.int64) + 2**40)
+    payloads, records = _published(plan, max_bytes)
+    assert max(map(len, payloads)) <= max_bytes
+    charges = [record.plan.charge_core_s for record in records if record.plan.handle.size]
+    assert all(part is not None for part in charges)
+    assert [charge for part in charges for charge in part.tolist()] == list(range(2**40, 2**40 + leases))
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_cannot_be_divided_is_published_as_it_is(count: int) -> None:
     """The log says whether it takes it; one record per lease is the end of dividing."""

@@ -23,11 +23,12 @@ _STATE_SHARE: Final = 4
 """Failed attempts of the round's state may take a quarter of a record."""
 _FAILED_BYTES: Final = 8
 _ATTEMPTED_BYTES: Final = 12
-_QUEUE_BYTES: Final = 24
+_QUEUE_BYTES: Final = 32
 _WEIGHT_BYTES: Final = 24
 _PROMISE_BYTES: Final = 24
 _LEASE_BYTES: Final = 20
 _MEMBER_BYTES: Final = 2
+_CHARGE_BYTES: Final = 8
 _RUN_BYTES: Final = 12
 _TEXT_BYTES: Final = 8
 """What stands before a text or an element of a list at most."""
@@ -61,7 +62,7 @@ def most_bytes(plan: LeasePlan) -> int:
     state = plan.round_state
     return (
         _HEAD_BYTES
-        + (_LEASE_BYTES + _MEMBER_BYTES * (plan.member is not None)) * plan.handle.size
+        + _lease_bytes(plan) * plan.handle.size
         + _RUN_BYTES * len(plan.stops)
         + _FAILED_BYTES * plan.failed_handle.size
         + _ATTEMPTED_BYTES * state.attempted_handle.size
@@ -75,6 +76,10 @@ def most_bytes(plan: LeasePlan) -> int:
         + _text_bytes(plan.clusters)
         + _text_bytes(plan.failed_reasons)
     )
+
+
+def _lease_bytes(plan: LeasePlan) -> int:
+    return _LEASE_BYTES + _MEMBER_BYTES * (plan.member is not None) + _CHARGE_BYTES * (plan.charge_core_s is not None)
 
 
 def _text_bytes(texts: Iterable[str]) -> int:
@@ -118,6 +123,7 @@ def _part(plan: LeasePlan, leases: slice, stops: slice, failed: slice) -> LeaseP
         cluster=plan.cluster[leases],
         node=node.astype(np.int32),
         member=None if plan.member is None else plan.member[leases],
+        charge_core_s=None if plan.charge_core_s is None else plan.charge_core_s[leases],
         nodes=tuple(plan.nodes[place] for place in used.tolist()),
         stops=plan.stops[stops],
         failed_handle=plan.failed_handle[failed],
