@@ -72,6 +72,16 @@ def test_make_tells_what_exists_already(broker: Broker) -> None:
     assert api(broker).make("PUT", "persistent/a/b/c") is False
 
 
+def test_make_tells_as_made_what_is_there_after_an_answer_was_lost(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy broker makes the topic and answers too late: the second call finds what the first one made."""
+    monkeypatch.setattr(admin, "_RETRY_PAUSE_S", 0.0)
+    broker.answers = [(500, "busy"), (409, "there")]
+
+    assert api(broker).make("PUT", "persistent/a/b/c") is True
+
+
 def test_errors_tell_the_reason_without_the_stack(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker's stack trace helps nobody who sets up a log; after a while the last refusal is told."""
     monkeypatch.setattr(admin, "_YOUNG_BROKER_S", 0.0)

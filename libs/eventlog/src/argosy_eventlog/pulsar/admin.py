@@ -144,20 +144,22 @@ class AdminApi:
         """Make something; return False if it exists already.
 
         A broker that has just started answers before its storage does, so what is refused for the moment is asked again
-        for half a minute.
+        for half a minute. What is there once an answer was lost counts as made: the lost call made it.
 
         Raises:
             ArgosyError: As `call`.
         """
         end_s = time.monotonic() + _YOUNG_BROKER_S
+        is_asked_again = False
         while True:
             try:
                 self.call(method, path, body)
             except AlreadyExists:
-                return False
+                return is_asked_again
             except BackendUnavailable:
                 if time.monotonic() >= end_s:
                     raise
+                is_asked_again = True
                 time.sleep(_RETRY_PAUSE_S)
             else:
                 return True
