@@ -9,9 +9,8 @@ import pytest
 
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.leader import MachineSettings
-from argosy_core.scheduler import RoundSettings
 from argosy_local.simulation import simulate
-from argosy_testkit.fair_worlds import ONE_CORE, SETTINGS, Jobs, clusters, held, make_plan, run
+from argosy_testkit.fair_worlds import ONE_CORE, SETTINGS, UNCAPPED, Jobs, clusters, held, make_plan, run
 from argosy_workload.contended import contended
 from argosy_workload.fairness import integrate_steps
 
@@ -26,7 +25,7 @@ def mean_shares(nodes: int, large: list[Jobs], weights: tuple[float, ...], windo
     count = int(nodes * CORES * window_s[1] / 5.0)
     small = Jobs(queue=0, count=count, run_s=np.random.default_rng(1).uniform(2.0, 10.0, count))
     plan = make_plan(small, *large, weights=weights, classes=(ONE_CORE, WHOLE_NODE), pool=clusters(1, nodes, CORES))
-    rounds = RoundSettings(resource_weights={"cpu": 0.001}, clusters_to_sample_ratio=1.0)
+    rounds = replace(UNCAPPED, resource_weights={"cpu": 0.001}, clusters_to_sample_ratio=1.0)
     result = run(plan, replace(SETTINGS, leader=MachineSettings(round=rounds)), stop_s=window_s[1])
     moments = np.arange(*window_s, 0.25)
     return np.asarray(held(plan, result, moments).mean(axis=1) / (nodes * CORES))
