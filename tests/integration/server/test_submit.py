@@ -294,12 +294,13 @@ async def test_submit_answers_what_it_took_while_draining(database_url: str, ser
 
 async def test_submit_keeps_how_long_jobs_run_and_refuses_what_cannot_be(api: Any) -> None:
     """Durations are read back with the job; one that is out of range is named with its item."""
-    said = {"lifetime": Duration(), "time_limit": Duration(seconds=60)}
+    said = {"lifetime": Duration(), "time_limit": Duration(seconds=60), "job_set_limit": 4}
     ids = await api.submit(said, {})
     jobs = (await api.jobs.BatchGetJobs(job_pb2.BatchGetJobsRequest(ids=ids))).jobs
     names = ("lifetime", "time_limit", "estimate")
     found = [[getattr(job, name).seconds if job.HasField(name) else None for name in names] for job in jobs]
     assert found == [[0, 60, None], [None, None, None]]
+    assert [job.job_set_limit for job in jobs] == [4, 0]
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await api.submit({}, {"time_limit": Duration(seconds=-1)})
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT

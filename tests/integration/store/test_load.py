@@ -234,7 +234,7 @@ def test_load_gives_how_long_jobs_run_by_what_was_said(world: StoreWorld) -> Non
     """Each open job has its own options; if nothing is said of any, there are no columns."""
     world.submit(world.request(1))
     assert world.leader.load().columns.jobs.options is None
-    world.submit(world.request(2, options=options_of((0, 60, -1), (-1, -1, 5, 1))))
+    world.submit(world.request(2, options=options_of((0, 60, -1), (-1, -1, 5, 1, 7))))
     options = world.leader.load().columns.jobs.options
     assert options is not None
     assert {name: values.tolist() for name, values in options.columns().items()} == {
@@ -242,4 +242,5 @@ def test_load_gives_how_long_jobs_run_by_what_was_said(world: StoreWorld) -> Non
         "time_limit_s": [-1, 60, -1],
         "estimate_s": [-1, -1, 5],
         "held": [-1, -1, 1],
+        "job_set_limit": [-1, -1, 7],
     }

@@ -375,19 +375,20 @@ def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
 
 def test_submit_sends_durations_and_jobs_shows_them(api: FakeApi, argosy: Any, job_file: str) -> None:
     """Options are for documents that do not say so themselves; a job is shown with what its submitter said."""
-    outcome = argosy(
-        "submit", "-f", job_file, "--lifetime", "0", "--time-limit", "1h30m", "--queue", "q", "--job-set", "s"
-    )
+    names = ("--queue", "q", "--job-set", "s", "--job-set-limit", "7")
+    outcome = argosy("submit", "-f", job_file, "--lifetime", "0", "--time-limit", "1h30m", *names)
     assert outcome.code == ExitCode.OK, outcome.err
     item = api.requests["SubmitJobs"][-1].items[0]
     assert (item.HasField("lifetime"), item.lifetime.seconds, item.time_limit.seconds) == (True, 0, 5400)
-    assert not item.HasField("estimate")
+    assert (item.HasField("estimate"), item.job_set_limit) == (False, 7)
     job = next(reversed(api.jobs.values()))
     job.lifetime.FromSeconds(0)
     job.time_limit.FromSeconds(5400)
+    job.job_set_limit = 7
     shown = argosy("jobs", job.id).out
     assert re.search(r"lifetime: +0s\ntime limit: +1h30m\n", shown)
     assert "estimate" not in shown
+    assert "most of its job set: 7\n" in re.sub(" +", " ", shown)
     outcome = argosy("submit", "-f", job_file, "--estimate", "30")
     assert outcome.code == ExitCode.USAGE
     assert "write whole numbers with units" in outcome.err

@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from argosy.api.v1 import job_pb2
 from argosy_cli.commands import logs
-from argosy_cli.commands.run import array_indices
+from argosy_cli.commands.run import read_array
 from argosy_core.job.group_spec import read_group_bag
 from argosy_core.job.pod_groups import PodGroup
 from argosy_core.job.spec import SpecLimits, read_bag
@@ -151,11 +151,12 @@ def test_own_mistake_is_125(ended: FakeApi, argosy: Any, arguments: tuple[str, .
     [("7", [7]), ("0-3", [0, 1, 2, 3]), ("5,1,5", [5, 1]), ("0-10:5", [0, 5, 10])],
 )
 def test_array_names_its_indices(text: str, indices: list[int]) -> None:
-    """Single ones, ranges and steps, each index once."""
-    assert array_indices(text) == indices
+    """Single ones, ranges and steps, each index once; behind a percent sign, how many run at once."""
+    assert read_array(text) == (tuple(indices), 0)
+    assert read_array(f"{text}%10") == (tuple(indices), 10)
 
 
-@pytest.mark.parametrize("text", ["", "a", "3-1", "0-99%10", "0-20000", "1-5:0"])
+@pytest.mark.parametrize("text", ["", "a", "3-1", "0-99%0", "0-99%x", "0-99%", "0-99%1%1", "0-20000", "1-5:0"])
 def test_array_that_means_nothing_is_refused(offline: Any, text: str) -> None:
     """Empty, backwards, endless, or a form that there is not."""
     assert offline("run", "--array", text, "--", "true").code == 2
@@ -219,3 +220,12 @@ def test_wrong_amounts_are_named_by_their_options(argosy: Any, options: tuple[st
     assert outcome.code == 2
     assert options[0] in outcome.err
     assert said in " ".join(outcome.err.split())
+
+
+def test_array_says_how_many_of_its_jobs_run_at_once(ended: FakeApi, argosy: Any) -> None:
+    """Each job says it for its job set, which is the array's own; without a percent sign none does."""
+    assert argosy("run", "-d", "--array", "0-2%2", "--", "true").code == 0
+    assert argosy("run", "-d", "--array", "0-1", "--", "true").code == 0
+    items = [item for request in ended.requests["SubmitJobs"] for item in request.items]
+    assert [item.job_set_limit for item in items] == [2, 2, 2, 0, 0]
+    assert len({item.job_set for item in items}) == 2

@@ -357,9 +357,12 @@ def test_wrong_jobs_to_run_after_are_refused(line: str, said: str) -> None:
 
 def test_durations_are_read_with_their_units() -> None:
     """Whole numbers with units; 0 needs none; what the caller says wins."""
-    text = SUBMISSION + "lifetime: 0\ntimeLimit: 1d2h3m4s\nestimate: 5m\n"
+    text = SUBMISSION + "lifetime: 0\njobSetLimit: 10\ntimeLimit: 1d2h3m4s\nestimate: 5m\n"
     (draft,) = parse_documents(text, source="a.yaml", options=DocumentOptions(estimate_s=0))
     assert (draft.lifetime_s, draft.time_limit_s, draft.estimate_s) == (0, 93_784, 0)
+    assert draft.job_set_limit == 10
+    (draft,) = parse_documents(text, source="a.yaml", options=DocumentOptions(job_set_limit=0))
+    assert draft.job_set_limit == 0
 
 
 @pytest.mark.parametrize(

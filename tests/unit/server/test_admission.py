@@ -309,7 +309,7 @@ def test_admit_gives_each_job_its_durations_in_whole_seconds() -> None:
     """A duration is whole seconds, fractions rounded up; what an item does not say is unset, and 0 is a lifetime."""
     jobs = admit_items(
         {"count": 2, "lifetime": Duration(), "estimate": Duration(seconds=5, nanos=1)},
-        {"time_limit": Duration(seconds=60), "hold": True},
+        {"time_limit": Duration(seconds=60), "hold": True, "job_set_limit": 4},
     )
     assert jobs.options is not None
     assert {name: values.tolist() for name, values in jobs.options.columns().items()} == {
@@ -317,6 +317,7 @@ def test_admit_gives_each_job_its_durations_in_whole_seconds() -> None:
         "time_limit_s": [-1, -1, 60],
         "estimate_s": [6, 6, -1],
         "held": [-1, -1, 1],
+        "job_set_limit": [-1, -1, 4],
     }
     assert admit_items({}, {"priority": 2}).options is None
 

@@ -63,6 +63,7 @@ def print_job(settings: Settings, job: Job) -> None:
         ("time limit", _duration_text(job.time_limit_s)),
         ("submitter", job.submitter),
         ("estimate", _duration_text(job.estimate_s)),
+        ("most of its job set", str(job.job_set_limit or "")),
         ("after", f"{', '.join(job.after)} {job.after_until}" if job.after else ""),
         ("submitted", time_text(job.create_time)),
         ("started", time_text(last.start_time if last is not None else None)),

@@ -153,6 +153,7 @@ def submit_message(
             time_limit=_duration_message(draft.time_limit_s),
             estimate=_duration_message(draft.estimate_s),
             hold=draft.hold,
+            job_set_limit=draft.job_set_limit,
             after=_after_message(draft),
         )
     return request
@@ -282,6 +283,7 @@ def job_of(message: job_pb2.Job) -> Job:
         estimate_s=_seconds_of(message, "estimate"),
         submitter=message.submitter,
         held=message.held,
+        job_set_limit=message.job_set_limit,
         after=tuple(message.after.job_ids),
         after_until=_AFTER_NAMES.get(message.after.until, "") if message.HasField("after") else "",
         requests=dict(message.requests),

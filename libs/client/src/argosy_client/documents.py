@@ -87,6 +87,8 @@ _FIELDS: Final = {
     "time_limit": "time_limit",
     "estimate": "estimate",
     "hold": "hold",
+    "jobSetLimit": "job_set_limit",
+    "job_set_limit": "job_set_limit",
     "after": "after",
     "spec": "spec",
 }
@@ -133,6 +135,8 @@ class DocumentOptions:
     """Seconds that a run is expected to take; None for what the document says, if anything."""
     hold: bool = False
     """Whether all jobs are held from the beginning; False for what the document says."""
+    job_set_limit: int | None = None
+    """Most jobs of a job set that are leased or run at once, 0 for no limit; None for what the document says."""
     count: int | None = None
     """Number of equal jobs of each document; None for what the document says, or 1."""
     after: tuple[str, ...] = ()
@@ -302,6 +306,7 @@ class _Reading(FieldReader):
             time_limit_s=self.duration(fields, "time_limit", options.time_limit_s),
             estimate_s=self.duration(fields, "estimate", options.estimate_s),
             hold=options.hold or self.flag(fields, "hold"),
+            job_set_limit=self._job_set_limit(fields),
             after=options.after or after,
             after_until=options.after_until if options.after else until,
             place=self.place,
@@ -311,6 +316,11 @@ class _Reading(FieldReader):
         """Return the number of equal jobs; what the document says is read even where an option wins."""
         said = self.number(fields, "count", default=1, least=1, most=MAX_JOB_COUNT)
         return self._options.count or said
+
+    def _job_set_limit(self, fields: Mapping[str, Value]) -> int:
+        """Return how many jobs of the set run at once; what the document says is read even where an option wins."""
+        said = self.number(fields, "job_set_limit", default=0, least=0)
+        return said if self._options.job_set_limit is None else self._options.job_set_limit
 
     def _after(self, fields: Mapping[str, Value]) -> tuple[tuple[str, ...], str]:
         """Return the ids of other jobs, and whether they must have succeeded or ended."""

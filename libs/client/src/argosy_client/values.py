@@ -111,6 +111,8 @@ class JobDraft:
     """Seconds that a run is expected to take; binds nobody."""
     hold: bool = False
     """It is held from the beginning."""
+    job_set_limit: int = 0
+    """Most jobs of its job set that are leased or run at once, itself included; 0 for no limit."""
     after: tuple[str, ...] = ()
     """Ids of other jobs that it begins after."""
     after_until: str = "succeeded"
@@ -235,6 +237,8 @@ class Job:
     """Seconds that a run is expected to take, as its submitter said."""
     held: bool = False
     """Whether it waits until somebody releases it."""
+    job_set_limit: int = 0
+    """Most jobs of its job set that are leased or run at once; 0 for no limit."""
     after: tuple[str, ...] = ()
     """Ids of other jobs that it begins after."""
     after_until: str = ""

@@ -330,6 +330,7 @@ def _read_jobs(
             estimate_s=row["estimate_s"],
             submitter=row["submitter"],
             held=row["held"] == 1,
+            job_set_limit=row["job_set_limit"],
             run_after=bytes(row["run_after"] or b""),
             runs=tuple(by_job.get(row["handle"], ())),
             **(_read_spec(connection, row["handle"], row["spec_hash"]) if with_spec else {}),

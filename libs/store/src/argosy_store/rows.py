@@ -203,6 +203,8 @@ class JobRecord:
     """Seconds that a run is expected to take; None not said."""
     held: bool = False
     """Whether it waits until somebody releases it."""
+    job_set_limit: int | None = None
+    """Most jobs of its job set that are leased or run at once; None for no limit."""
     run_after: bytes = b""
     """What it runs after (`argosy_core.job.after`); empty for nothing."""
     runs: tuple[RunRecord, ...] = ()

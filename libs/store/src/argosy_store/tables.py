@@ -132,6 +132,7 @@ jobs: Final = sa.Table(
     sa.Column("held", sa.Integer),
     sa.Column("run_after", sa.LargeBinary),
     sa.Column("preempt_attempt", sa.Integer),
+    sa.Column("job_set_limit", sa.Integer),
     sa.Index("jobs_job_set_id_handle_idx", "job_set_id", "handle"),
     sa.Index(
         "jobs_metadata_hash_handle_idx",
@@ -142,9 +143,9 @@ jobs: Final = sa.Table(
     postgresql_partition_by="RANGE (handle)",
 )
 """A job. `state` is 0 while it is open, then its terminal JobState; `cancel_requested` is 1 once somebody did.
-Durations are null where nothing is said, `held` where it is not 1, `run_after` (`argosy_core.job.after`) where that is
-nothing, and `preempt_attempt`, the run that somebody asked to preempt, where nobody did: most rows are no longer for
-them."""
+Durations and `job_set_limit` are null where nothing is said, `held` where it is not 1, `run_after`
+(`argosy_core.job.after`) where that is nothing, and `preempt_attempt`, the run that somebody asked to preempt, where
+nobody did: most rows are no longer for them."""
 
 job_metadata: Final = sa.Table(
     "job_metadata",

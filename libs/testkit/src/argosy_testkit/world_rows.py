@@ -103,7 +103,7 @@ def empty_book(queues: Mapping[str, float], parents: Mapping[str, str] | None = 
 
 
 def options_of(*rows: tuple[int, ...]) -> JobOptions:
-    """Return (lifetime, time limit, estimate, held) of jobs as columns; nothing is said of what is left out."""
+    """Return (lifetime, time limit, estimate, held, job set limit) of jobs; nothing is said of what is left out."""
     full = [row + (UNSET,) * (len(OPTION_NAMES) - len(row)) for row in rows]
     columns = (np.array(values, dtype=np.int32) for values in zip(*full, strict=True))
     return JobOptions(**dict(zip(OPTION_NAMES, columns, strict=True)))

@@ -117,3 +117,16 @@ def test_plan_ends_when_time_is_up_and_is_bounded() -> None:
     assert (plan.is_complete, plan.items[0].placed_count) == (False, 0)
     with pytest.raises(InvalidRequest, match="at most 10,000 jobs"):
         _plan(world, _item(1000, 10_001))
+
+
+def test_limits_of_job_sets_hold_in_a_plan() -> None:
+    """What runs of the set now counts; a set by another name is one by itself, and the reason has the numbers."""
+    world = LeaderWorld(clusters={"a": 2, "b": 1}, settings=_SETTINGS)
+    world.submit(2, job_set="sweep", options=(-1, -1, -1, -1, 3))
+    world.round()
+    items = [_item(1000, 4, job_set=name, options={"job_set_limit": 3}) for name in ("sweep", "other")]
+    plan = _plan(world, *items)
+    assert [(one.placed_count, one.waiting_count) for one in plan.items] == [(1, 3), (3, 1)]
+    waiting = plan.items[0].waiting
+    assert waiting is not None
+    assert (waiting.reason, "its job set runs 3 of at most 3 jobs" in waiting.summary) == (WaitReason.LIMIT, True)

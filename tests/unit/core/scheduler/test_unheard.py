@@ -8,6 +8,7 @@ import pytest
 from argosy_core.job.classes import GangGroup, SchedulingClass
 from argosy_core.job.states import JobState
 from argosy_core.leader.instructions import SendStops
+from argosy_core.scheduler import next_due_s
 from argosy_core.scheduler.unheard import next_replacement_s
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import LOST_LAYOUT, POD_LAYOUT, Report
@@ -57,6 +58,12 @@ def test_run_is_replaced_when_its_node_was_not_heard_of_for_as_long_as_its_spec_
     world.sent(SendStops)
     world.report(where, [Report(handle=handle, attempt=1, state=RUNNING)])
     assert (where, handle, 1) in world.sent(SendStops)
+
+
+def test_round_is_due_when_a_run_is_to_be_replaced() -> None:
+    """Without any other news, and no later."""
+    world, _ = unheard()
+    assert next_due_s(world.state, world.now_s) == next_replacement_s(world.state) <= world.now_s + REPLACE_AFTER_S
 
 
 def test_run_without_the_word_is_waited_for() -> None:

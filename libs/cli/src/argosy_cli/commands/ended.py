@@ -177,4 +177,5 @@ def _draft_of(job: Job) -> JobDraft:
         lifetime_s=job.lifetime_s,
         time_limit_s=job.time_limit_s,
         estimate_s=job.estimate_s,
+        job_set_limit=job.job_set_limit,
     )

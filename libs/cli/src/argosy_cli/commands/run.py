@@ -9,7 +9,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -26,7 +26,7 @@ from argosy_core.errors import AlreadyExists, ArgosyError, InvalidRequest, NotFo
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, JobDraft
 
-__all__ = ["DEFAULT_IMAGE", "DEFAULT_QUEUE", "array_indices", "make_drafts", "run", "submit_drafts"]
+__all__ = ["DEFAULT_IMAGE", "DEFAULT_QUEUE", "Array", "make_drafts", "read_array", "run", "submit_drafts"]
 
 DEFAULT_IMAGE: Final = "busybox:1.36"
 """Small, and has a shell."""
@@ -55,14 +55,26 @@ class _Run(click.Command):
         return super().parse_args(ctx, own)
 
 
-def array_indices(text: str) -> list[int]:
-    """Return the indices that `0-99`, `1,5,7` or `0-90:10` means, in order, each once.
+class Array(NamedTuple):
+    """Which jobs an array has."""
+
+    indices: tuple[int, ...]
+    """Their indices, in order, each once."""
+    limit: int = 0
+    """Most that run at once; 0 for no limit."""
+
+
+def read_array(text: str) -> Array:
+    """Return the array that `0-99`, `1,5,7`, `0-90:10` or, with at most ten at once, `0-99%10` means.
 
     Raises:
-        BadParameter: It means none, or too many.
+        BadParameter: It means none, or has too many indices.
     """
     found: dict[int, None] = {}
-    for part in text.split(","):
+    ranges, percent, limit = text.partition("%")
+    if percent and not re.fullmatch(r"0*[1-9]\d{0,5}", limit):
+        raise click.BadParameter(f"{limit[:40]!r} is no number of jobs at once; write 0-99%10")
+    for part in ranges.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
             raise click.BadParameter(f"{part[:40]!r} is no index or range; write 0-99, 1,5,7 or 0-90:10")
@@ -72,7 +84,7 @@ def array_indices(text: str) -> list[int]:
         found |= dict.fromkeys(range(first, last + 1, step))
     if len(found) > _MOST_INDICES:
         raise click.BadParameter(f"has {len(found):,} indices, at most {_MOST_INDICES:,} are allowed")
-    return list(found)
+    return Array(tuple(found), int(limit or 0))
 
 
 def _cores(text: str) -> str:
@@ -112,7 +124,12 @@ def _memory(text: str) -> str:
     help="Memory, as in 2Gi; using more ends the job.",
 )
 @click.option("--gpu", type=click.IntRange(0, 1024), default=0, help="GPUs (nvidia.com/gpu).")
-@click.option("--array", type=array_indices, metavar="0-99", help="One job for each index, in ARGOSY_ARRAY_INDEX.")
+@click.option(
+    "--array",
+    type=read_array,
+    metavar="0-99[%10]",
+    help="One job for each index, in ARGOSY_ARRAY_INDEX; behind %, how many run at once.",
+)
 @click.option(
     "--members",
     type=click.IntRange(1, 1000),
@@ -173,7 +190,7 @@ def make_drafts(  # noqa: PLR0913 - one parameter per option
     command: tuple[str, ...],
     *,
     name: str,
-    array: list[int] | None,
+    array: Array | None,
     time_limit_s: int | None,
     priority: int,
     members: int | None = None,
@@ -196,8 +213,9 @@ def make_drafts(  # noqa: PLR0913 - one parameter per option
         raise InvalidRequest(f"--name {name[:40]!r} must be at most 32 of a-z, 0-9 and '-', not '-' at the ends")
     job_set = f"{name}-{uuid.uuid4().hex[:8]}"
     drafts = []
-    for index in array or (None,):
-        manifests = [json.dumps(one) for one in _manifests(name, command, index, len(array or ()), **pod)]
+    indices = array.indices if array else ()
+    for index in indices or (None,):
+        manifests = [json.dumps(one) for one in _manifests(name, command, index, len(indices), **pod)]
         group = members and PodGroup(
             name=name, minimum=members, maximum=members, template=manifests.pop(), whole_nodes=not share_nodes
         )
@@ -210,6 +228,7 @@ def make_drafts(  # noqa: PLR0913 - one parameter per option
                 priority=priority,
                 labels={} if index is None else {"array-index": str(index)},
                 time_limit_s=time_limit_s,
+                job_set_limit=array.limit if array else 0,
             )
         )
     return drafts

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from argosy_cli.commands.run import DEFAULT_IMAGE, DEFAULT_QUEUE, array_indices, make_drafts, submit_drafts
+from argosy_cli.commands.run import DEFAULT_IMAGE, DEFAULT_QUEUE, make_drafts, read_array, submit_drafts
 from argosy_cli.exits import ExitCode
 from argosy_cli.job_ids import whole_ids
 from argosy_cli.options import common_options, settings_of
@@ -27,6 +27,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.identity import short_id
 
 if TYPE_CHECKING:
+    from argosy_cli.commands.run import Array
     from argosy_client import ArgosyClient, Cluster, Job
 
 __all__ = ["memory_text", "seconds_of", "slurm"]
@@ -148,7 +149,11 @@ class _Sbatch(click.Command):
     "-t", "--time", "time_limit_s", type=seconds_of, metavar="TIME", help="Time limit: minutes, H:M:S or D-H:M:S."
 )
 @click.option(
-    "-a", "--array", type=array_indices, metavar="0-99", help="Indices of an array, as in 0-99; in SLURM_ARRAY_TASK_ID."
+    "-a",
+    "--array",
+    type=read_array,
+    metavar="0-99[%10]",
+    help="Indices of an array, in SLURM_ARRAY_TASK_ID; behind %, how many run at once.",
 )
 @click.option("-G", "--gpus", type=_gpus_of, metavar="COUNT", default="0", help="GPUs.")
 @click.option("--gres", type=_gpus_of, metavar="gpu:COUNT", default="0", help="GPUs, as in gpu:1.")
@@ -169,7 +174,7 @@ def sbatch(  # noqa: PLR0913 - one parameter per option
     partition: str,
     cpus_per_task: int,
     mem: str,
-    array: list[int] | None,
+    array: Array | None,
     gpus: int,
     gres: int,
     dependency: tuple[str, tuple[str, ...]] | None,

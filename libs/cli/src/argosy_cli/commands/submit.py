@@ -28,8 +28,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl")
 
 
-def _duration_options(function: _Function) -> _Function:
-    """Add --lifetime, --time-limit and --estimate to a command."""
+def _limit_options(function: _Function) -> _Function:
+    """Add --lifetime, --time-limit, --estimate and --job-set-limit to a command."""
+    text = "Whatever the documents say: most jobs of a job set at once; 0 for no limit."
+    function = click.option("--job-set-limit", type=click.IntRange(0), metavar="COUNT", help=text)(function)
     for name, what in (
         ("estimate", "time that a run is expected to take"),
         ("time-limit", "time after which a run is stopped and its job fails"),
@@ -73,7 +75,7 @@ def _check_options(function: _Function) -> _Function:
 )
 @click.option("--queue", default="", help="Queue of all documents, whatever they name.")
 @click.option("--job-set", default="", help="Job set of all documents, whatever they name.")
-@_duration_options
+@_limit_options
 @click.option(
     "--count",
     type=click.IntRange(1, 100_000),
@@ -115,9 +117,9 @@ def submit(
     """Submit jobs from YAML or JSON files of one or many documents.
 
     A document is a submission (fields queue, jobSet, priority, count, clientId, labels, annotations, lifetime,
-    timeLimit, estimate, hold, after, spec.manifests and spec.groups) or a Pod manifest; options win over its fields. Up
-    to 1,000 documents go as one request, all of them or none; more go in parts. A document with a clientId is submitted
-    once, however often the command is repeated; one without is submitted anew each time.
+    timeLimit, estimate, hold, jobSetLimit, after, spec.manifests and spec.groups) or a Pod manifest; options win over
+    its fields. Up to 1,000 documents go as one request, all of them or none; more go in parts. A document with a
+    clientId is submitted once, however often the command is repeated; one without is submitted anew each time.
     """
     from argosy_client.documents import DocumentOptions
 

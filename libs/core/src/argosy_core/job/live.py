@@ -1,7 +1,7 @@
 """Live jobs: every job of a pool that has not ended, as structure of arrays.
 
 A job is a *slot*: a row in all columns. Slots are reused, so what outlives a call holds handles, not slots. Columns are
-public arrays; they may be replaced when the table grows, so read them from the table each time. A job costs 106 bytes
+public arrays; they may be replaced when the table grows, so read them from the table each time. A job costs 110 bytes
 in columns and 24 in the handle index; shared values (specs, metadata) are interned. Where the members of runs are that
 have several, and how far each has got, stands in `members`; what stands here of such a run is what it comes to.
 
@@ -81,6 +81,7 @@ _COLUMNS: Final[tuple[tuple[str, type[np.generic]], ...]] = (
     ("lifetime_s", np.int32),
     ("time_limit_s", np.int32),
     ("estimate_s", np.int32),
+    ("job_set_limit", np.int32),
     ("failures", np.int16),
     ("failed_attempts", np.uint8),
     ("flags", np.uint8),
@@ -176,6 +177,8 @@ class LiveJobs:
     """Seconds after which a run is stopped and the job fails, -1 never."""
     estimate_s: npt.NDArray[np.int32]
     """Seconds that a run is expected to take by its submitter, -1 not said."""
+    job_set_limit: npt.NDArray[np.int32]
+    """Most jobs of its job set that are leased or run at once, itself included; -1 for no limit."""
     failures: npt.NDArray[np.int16]
     """Runs that failed or were lost; those that were preempted or given back do not count."""
     failed_attempts: npt.NDArray[np.uint8]
@@ -251,11 +254,13 @@ class LiveJobs:
     def _set_options(self, slots: npt.NDArray[np.int32], options: JobOptions | None) -> None:
         """Set what their submitters say of new jobs."""
         if options is None:
-            self.lifetime_s[slots] = self.time_limit_s[slots] = self.estimate_s[slots] = UNSET
+            for column in (self.lifetime_s, self.time_limit_s, self.estimate_s, self.job_set_limit):
+                column[slots] = UNSET
         else:
             self.lifetime_s[slots] = options.lifetime_s
             self.time_limit_s[slots] = options.time_limit_s
             self.estimate_s[slots] = options.estimate_s
+            self.job_set_limit[slots] = options.job_set_limit
             self.flags[slots[options.held == 1]] = HELD
 
     def remove(self, slots: npt.NDArray[np.int32]) -> None:

@@ -1,8 +1,9 @@
-"""What submitters say of jobs beside their specs, as columns: how long they run, and whether they are held.
+"""What submitters say of jobs beside their specs, as columns: how long they run, when, and how many at once.
 
 The *lifetime* is how long a run is not to be preempted: without one it never is, with one of 0 it may be at once. The
 *time limit* ends a run that takes longer, and its job fails. The *estimate* is what the submitter expects, and binds
-nobody. A job that is *held* waits until it is released.
+nobody. A job that is *held* waits until it is released. The *job set limit* has a job wait while so many others of its
+job set are leased or run.
 
 Source: 003 "Jobs" (lifetime) and "Scheduling constraints"; design section 3.
 """
@@ -38,6 +39,8 @@ class JobOptions:
     """Seconds that a run is expected to take."""
     held: Int32s
     """1 for a job that waits until it is released."""
+    job_set_limit: Int32s
+    """Most jobs of its job set that are leased or run at once, itself included."""
 
     @classmethod
     def unset(cls, count: int) -> JobOptions:

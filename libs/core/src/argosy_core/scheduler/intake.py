@@ -148,6 +148,7 @@ def remove_queues(state: PoolState, queue_ids: Iterable[int]) -> None:
         queues.cordoned[index] = True
         if not queues.open_count(index):
             queues.drop(queue_id)
+            state.job_set_limits.queues.discard(index)
             state.job_sets.drop_queue(queue_id)
 
 
@@ -311,6 +312,9 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
     _add_dependencies(state, columns, slots)
     if columns.options is not None and (columns.options.lifetime_s >= 0).any():
         state.note_lifetimes()
+    if columns.options is not None and (columns.options.job_set_limit >= 0).any():
+        everyone = live.live_slots()
+        state.job_set_limits.note(live, slots, everyone[~state.stage_is_queued(everyone)])
     state.count_queued(slots, 1)
     if bad_specs or state.classes.refused:
         note_unfit(state, slots, columns.spec[rows], bad_specs)

@@ -124,6 +124,9 @@ def _check_counts(state: PoolState, slots: Int32s) -> None:
     _require(bool((state.classes.waiting_count == waiting).all()), "waiting count per class is right")
     job_sets = count(live.job_set[slots], state.job_sets.job_count.size)
     _require(bool((state.job_sets.job_count == job_sets).all()), "job count per job set is right")
+    if state.job_set_limits.queues:
+        running = count(live.job_set[slots[held]], state.job_set_limits.leased_count.size)
+        _require(bool((state.job_set_limits.leased_count == running).all()), "what runs of each job set is counted")
 
 
 def _check_dependencies(state: PoolState, slots: Int32s) -> None:

@@ -26,6 +26,8 @@ __all__ = ["caps_due_s", "charge_starts", "charges_core_s", "fair_ratios", "find
 _MOST_LOOKED_AT: Final = 1 << 14
 """Jobs of a limited queue that are looked at, in its order, for some that fit below its limits."""
 _FEWEST_LOOKED_AT: Final = 32
+_MOST_TRIES: Final = 4
+"""How often other jobs of a job set are tried in place of those that their queue's own limits hold back."""
 _LEAST_DELAY_S: Final = 1.0
 """How soon at the earliest it is looked again whether a flow has fallen."""
 
@@ -171,6 +173,8 @@ class _Room:
     """Something is charged to it."""
     reserved: Int32s
     """Waiting jobs that count as begun."""
+    is_by_set: bool
+    """Some of its jobs limit how many of their job set run."""
 
     def narrow(self, wanted: Bools | None) -> Bools | None:
         """Return the classes wanted without those of which no job may begin, where that is so of whole classes."""
@@ -184,6 +188,20 @@ class _Room:
 
     def keep(self, slots: Int32s) -> tuple[Bools, bool]:
         """Return which of the first jobs may begin, and whether none behind them may."""
+        if not self.is_by_set:
+            return self._keep_of_queue(slots)
+        rows, kept = np.arange(slots.size), np.zeros(slots.size, dtype=np.bool_)
+        for _ in range(_MOST_TRIES):
+            tried = rows[self.state.job_set_limits.keep(self.state.live, slots[rows])]
+            fits, none_behind = self._keep_of_queue(slots[tried])
+            if fits.all() or tried.size == rows.size:
+                break
+            rows = np.setdiff1d(rows, tried[~fits])  # whom the queue holds back takes no place of others of its set
+        kept[tried[fits]] = True
+        return kept, none_behind
+
+    def _keep_of_queue(self, slots: Int32s) -> tuple[Bools, bool]:
+        """As `keep`, however many of a job set run."""
         state = self.state
         amounts = state.job_vectors(slots)[:, self.columns]
         if self.most is None:
@@ -229,7 +247,8 @@ def _room(state: PoolState, row: int, caps: Caps) -> _Room | None:
     queues, names = state.queues, state.classes.axis.names
     limits = queues.limits.get(row)
     binds = row < caps.binds.size and bool(caps.binds[row])
-    if limits is None and not binds:
+    is_by_set = row in state.job_set_limits.queues
+    if limits is None and not binds and not is_by_set:
         return None
     columns, left, left_count = [], np.zeros(0, dtype=np.int64), int(np.iinfo(np.int64).max)
     if limits is not None:
@@ -239,7 +258,7 @@ def _room(state: PoolState, row: int, caps: Caps) -> _Room | None:
         left_count = int((limits.max_running_count or left_count) - queues.leased_count[row])
     if not binds:
         nothing = np.zeros(0, dtype=np.int32)
-        return _Room(state, columns, left, left_count, None, 0, 0, 0, 0, False, False, nothing)
+        return _Room(state, columns, left, left_count, None, 0, 0, 0, 0, False, False, nothing, is_by_set)
     reserved = caps.reserved[state.live.queue[caps.reserved] == row]
     usage, ends = state.job_usage(reserved), state.live.lifetime_s[reserved] >= 0
     count = int(queues.leased_count[row] - queues.preemptible_count[row])
@@ -264,6 +283,7 @@ def _room(state: PoolState, row: int, caps: Caps) -> _Room | None:
         has_non_preemptible=count > 0 or not ends.all(),
         has_charged=charged > 0,
         reserved=reserved,
+        is_by_set=is_by_set,
     )
 
 
@@ -289,7 +309,7 @@ def heads_within(state: PoolState, row: int, count: int, wanted: Bools | None, *
         view: As of `Backlog.heads`.
     """
     order = state.queues.orders[row]
-    if row not in state.queues.limits:
+    if row not in state.queues.limits and row not in state.job_set_limits.queues:
         if row >= state.caps.binds.size or not state.caps.binds[row]:
             return order.heads(count, wanted, view)
         if left := _plainly_left(state, row):
@@ -304,6 +324,8 @@ def heads_within(state: PoolState, row: int, count: int, wanted: Bools | None, *
     if room is None:
         return order.heads(count, wanted, view)
     wanted = room.narrow(wanted)
+    if room.is_by_set:
+        wanted = state.job_set_limits.narrow(wanted, state.classes.ids.end)
     look = max(count, _FEWEST_LOOKED_AT)
     while room.left_count > 0:
         slots, all_of_them = order.heads(look, wanted, view)
@@ -319,13 +341,16 @@ def heads_within(state: PoolState, row: int, count: int, wanted: Bools | None, *
 def limit_text(state: PoolState, slot: int) -> str:
     """Return which limit of its queue holds a waiting job back, with the numbers; empty if none does."""
     queues, row = state.queues, int(state.live.queue[slot])
+    one = np.array([slot], dtype=np.int32)
+    if row in state.job_set_limits.queues and state.job_set_limits.are_full(state.live, one)[0]:
+        count, most = int(state.job_set_limits.taken(state.live, one)[0]), int(state.live.job_set_limit[slot])
+        return f"its job set runs {count:,} of at most {most:,} jobs"
     room = _room(state, row, caps := find_caps(state))
     if room is None:
         return ""
     if room.left_count <= 0:
         most = queues.limits[row].max_running_count
         return f"its queue runs {int(queues.leased_count[row]):,} of at most {most:,} jobs"
-    one = np.array([slot], dtype=np.int32)
     asked = state.job_vectors(one)[0, room.columns]
     over = np.flatnonzero(asked > np.maximum(room.left, 0))
     if over.size:

@@ -70,6 +70,8 @@ class PlannedItem:
     """How many, at least 1."""
     priority: int = 0
     """Priority."""
+    job_set: str = "plan"
+    """Name of their job set; what runs of it now counts for its limit."""
     options: Mapping[str, int] = field(default_factory=dict)
     """What is said of each, by name of `argosy_core.job.options.OPTION_NAMES`; what is not named is not said."""
 
@@ -246,15 +248,15 @@ def _take(state: PoolState, items: tuple[PlannedItem, ...], now_s: float) -> lis
     fresh = dict.fromkeys(item.definition for item in items if item.definition not in class_of)
     ids = {definition: _FIRST_ID + place for place, definition in enumerate(fresh)}
     define_classes(state, {class_id: definition for definition, class_id in ids.items()})
-    queues = list(dict.fromkeys(item.queue_id for item in items))
-    define_job_sets(
-        state,
-        [
-            JobSetView(job_set_id=_FIRST_ID + place, queue_id=queue, name="plan", last_event_number=0)
-            for place, queue in enumerate(queues)
-        ],
-        now_s,
-    )
+    sets = state.job_sets
+    set_ids = {(int(sets.queue_id[at]), name): int(sets.job_set_id[at]) for at, name in sets.names.items()}
+    fresh_sets = [key for key in dict.fromkeys((item.queue_id, item.job_set) for item in items) if key not in set_ids]
+    views = [
+        JobSetView(job_set_id=_FIRST_ID + place, queue_id=queue, name=name, last_event_number=0)
+        for place, (queue, name) in enumerate(fresh_sets)
+    ]
+    set_ids |= {(view.queue_id, view.name): view.job_set_id for view in views}
+    define_job_sets(state, views, now_s)
     counts = np.array([item.count for item in items])
     handles = np.arange(_FIRST_HANDLE, _FIRST_HANDLE + int(counts.sum()), dtype=np.int64)
 
@@ -266,7 +268,7 @@ def _take(state: PoolState, items: tuple[PlannedItem, ...], now_s: float) -> lis
         handle=handles,
         id_high=np.zeros(handles.size, dtype=np.int64),
         queue=column([item.queue_id for item in items], np.int32),
-        job_set=column([_FIRST_ID + queues.index(item.queue_id) for item in items], np.int64),
+        job_set=column([set_ids[item.queue_id, item.job_set] for item in items], np.int64),
         class_id=column(class_ids, np.int32),
         priority=column([item.priority for item in items], np.int32),
         submit_time_us=np.full(handles.size, round(now_s * 1e6), dtype=np.int64),

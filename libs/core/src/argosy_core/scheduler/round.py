@@ -76,8 +76,7 @@ def next_due_s(state: PoolState, now_s: float) -> float:
 
     Complexity: O(queues) in NumPy.
     """
-    limit_s = min(state.time_limits.next_s(), state.promises.due_s, next_replacement_s(state))
-    limit_s = min(state.time_limits.next_s(), state.promises.due_s, state.caps.due_s)
+    limit_s = min(state.time_limits.next_s(), state.promises.due_s, next_replacement_s(state), state.caps.due_s)
     if (
         state.unsent_stops
         or state.explained
@@ -129,6 +128,7 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
 def _review_caps(state: PoolState, now_s: float) -> None:
     """Find the caps of this round; where they let others start than in the last one, look at all queues again."""
     before, state.caps = state.caps, find_caps(state)
+    state.job_set_limits.reserve(state.live, state.caps.reserved, state.queues.orders)
     if before.due_s <= now_s or not before.equals(state.caps):
         state.queues.idle_at[:] = -1
         state.change_count += 1

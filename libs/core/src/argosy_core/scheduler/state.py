@@ -32,6 +32,7 @@ from argosy_core.scheduler.caps import Caps
 from argosy_core.scheduler.codes import JOB_QUEUED
 from argosy_core.scheduler.demands import DemandTable
 from argosy_core.scheduler.dependencies import Dependencies, Settled
+from argosy_core.scheduler.job_set_limits import JobSetLimits
 from argosy_core.scheduler.node_failures import NodeFailures
 from argosy_core.scheduler.nominations import Nominations
 from argosy_core.scheduler.promised import PromisedStarts
@@ -72,6 +73,7 @@ class PoolState:
         self.classes = LiveClasses(self.weights)
         self.queues = QueueTable(len(self.classes.axis))
         self.job_sets = JobSetTable()
+        self.job_set_limits = JobSetLimits()  # how many jobs of a set run at once
         self.demands = DemandTable(len(self.classes.axis))
         """What single jobs ask for and may hold, where that is not what their class says."""
         self.clusters = ClusterTable(len(self.classes.axis))
@@ -125,8 +127,7 @@ class PoolState:
         self.room = Nominations()
         """For which waiting heads runs were stopped."""
         self.caps = Caps()  # as of the last round that began
-        self.dependencies = Dependencies()
-        """Which jobs wait for the ends of others."""
+        self.dependencies = Dependencies()  # which jobs wait for the ends of others
         self.unsent_stops: dict[int, None] = {}
         """Handles of held jobs whose stop was not decided yet, in order of the change requests and of when
         they reached their time limits."""
@@ -313,11 +314,19 @@ class PoolState:
             members.demand[rows] = -1
 
     def job_class(self, slots: Int32s) -> Int32s:
-        """Return the class index of jobs; waiting heads count as of one class of their own behind all others."""
+        """Return the class index of jobs.
+
+        Waiting heads count as of one class of their own behind all others, and jobs that may not begin since so many of
+        their job set run, as of the next.
+        """
         heads = (self.live.flags[slots] & PENDING) != 0
         classes = self.live.class_index[slots]
-        has_heads = self.heads.size or self.promises.standing
-        return np.where(heads, np.int32(self.classes.ids.end), classes) if has_heads else classes
+        if self.heads.size or self.promises.standing:
+            classes = np.where(heads, np.int32(self.classes.ids.end), classes)
+        if self.job_set_limits.queues:
+            full = self.job_set_limits.are_full(self.live, slots)
+            classes = np.where(full, np.int32(self.classes.ids.end + 1), classes)
+        return classes
 
     def count_queued(self, slots: Int32s, sign: int) -> None:
         """Count jobs in (+1) or out (-1) of the queued stage; those on hold are counted, and want nothing."""
@@ -338,6 +347,7 @@ class PoolState:
         np.add.at(queues.held, rows, sign * self.job_vectors(slots))
         if sign < 0:
             queues.idle_at[rows] = -1  # its limits may let others start
+        self.job_set_limits.count(self.live, slots, sign, queues.orders)
         if self.room.has_lifetimes:
             ends = self.live.lifetime_s[slots] >= 0
             np.add.at(queues.preemptible_count, rows[ends], sign)

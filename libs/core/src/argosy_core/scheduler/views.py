@@ -242,13 +242,15 @@ def standings(state: PoolState, handles: Int64s) -> dict[int, tuple[JobStage, Wa
     """
     live = state.live
     found: dict[int, tuple[JobStage, WaitReason]] = {}
-    alike: dict[tuple[int, int, int], WaitReason] = {}
+    alike: dict[tuple[int, ...], WaitReason] = {}
     for handle, slot in zip(handles.tolist(), live.slots(handles).tolist(), strict=True):
         if slot < 0:
             continue
         stage, reason = _stage(state, slot), WaitReason.NONE
         if stage <= JobStage.PENDING:
-            kind = (int(live.flags[slot]), int(live.queue[slot]), int(live.class_index[slot]))
+            kind: tuple[int, ...] = (int(live.flags[slot]), int(live.queue[slot]), int(live.class_index[slot]))
+            if kind[1] in state.job_set_limits.queues:
+                kind += (int(live.job_set[slot]), int(live.job_set_limit[slot]))
             if handle in state.objections:
                 reason = _reason(state, slot)
             else:

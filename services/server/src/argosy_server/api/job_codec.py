@@ -106,6 +106,7 @@ def job_message(record: JobRecord) -> job_pb2.Job:
         estimate=duration(record.estimate_s),
         submitter=record.submitter or "",
         held=record.held,
+        job_set_limit=record.job_set_limit or 0,
         after=_after_message(record.run_after) if record.run_after else None,
         requests=_requests(record.class_definition),
     )

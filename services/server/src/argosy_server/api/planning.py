@@ -114,6 +114,7 @@ def _items(jobs: AdmittedJobs) -> tuple[PlannedItem, ...]:
             definition=jobs.specs[int(jobs.spec_index[at])].definition,
             count=count,
             priority=int(jobs.priorities[at]),
+            job_set=jobs.job_sets[int(jobs.job_set_index[at])][1],
             options={name: int(values[at]) for name, values in said.items() if values[at] != UNSET},
         )
         for at, count in zip(first.tolist(), counts.tolist(), strict=True)

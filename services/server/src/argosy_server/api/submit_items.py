@@ -80,7 +80,13 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
     fit = True
     for item in items:
         given = _NO_OPTIONS
-        if item.HasField("lifetime") or item.HasField("time_limit") or item.HasField("estimate") or item.hold:
+        if (
+            item.HasField("lifetime")
+            or item.HasField("time_limit")
+            or item.HasField("estimate")
+            or item.hold
+            or item.job_set_limit
+        ):
             given, in_range = _read_options(item)
             fit &= in_range
         options.append(given)
@@ -120,7 +126,8 @@ def _read_options(item: Any) -> tuple[ItemOptions, bool]:  # noqa: ANN401 - gene
         whole = given.seconds + (given.nanos > 0)  # fractions are rounded up
         fit &= least <= whole <= _MAX_DURATION_S and given.seconds >= 0 and given.nanos >= 0
         seconds.append(whole)
-    return (*seconds, 1 if item.hold else UNSET), fit
+    fit &= item.job_set_limit >= 0
+    return (*seconds, 1 if item.hold else UNSET, item.job_set_limit or UNSET), fit
 
 
 def keeps_rules(specs: Sequence[Sequence[bytes]], items: ItemColumns) -> bool:
