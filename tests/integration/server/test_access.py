@@ -14,12 +14,15 @@ import pytest
 import yaml
 
 import argosy
-from argosy.api.v1 import queue_pb2, server_pb2
+from argosy.api.v1 import access_pb2, queue_pb2, server_pb2
 from argosy.channel_credentials import hash_token
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
-from argosy_runtime.access.guard import AccessSettings
+from argosy_runtime.access.guard import AccessSettings, OidcSettings
 from argosy_server.api.rules import RULES
+from argosy_testkit.fake_issuer import CLIENT_ID, FakeIssuer
+
+CERTIFICATES = Path(__file__).parents[2] / "certificates"
 
 TIMEOUT_S = 10.0
 ELSEWHERE = ("argosy.plugin.", "argosy.autoscale.")
@@ -135,6 +138,22 @@ async def test_server_that_asks_nobody_lets_everybody(serve: Any, database_url: 
     async with serve(database_url) as api:
         await api.make_queue("red")
         assert await api.server.GetServerInfo(server_pb2.GetServerInfoRequest())
+
+
+async def test_token_of_an_issuer_opens_the_api(serve: Any, database_url: str) -> None:
+    """Groups that the issuer names are granted roles like any other; a token for others is refused."""
+    with FakeIssuer(CERTIFICATES / "server.pem", CERTIFICATES / "server.key") as issuer:
+        oidc = OidcSettings(
+            issuer=issuer.url, audiences=(CLIENT_ID,), authority_file=str(CERTIFICATES / "authority.pem")
+        )
+        async with serve(database_url, access=AccessSettings(oidc=oidc, admins=("group:research",))) as api:
+            request = access_pb2.WhoAmIRequest()
+            who = await api.access.WhoAmI(request, metadata=bearer(issuer.token()))
+            assert (who.name, list(who.roles)) == ("alice", ["admin"])
+            for token in (issuer.token(aud="others"), "static"):
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await api.access.WhoAmI(request, metadata=bearer(token))
+                assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_administrator_is_who_the_settings_name(serve: Any, database_url: str, access: AccessSettings) -> None:

@@ -119,11 +119,17 @@ class ServerApp:
         async def invited_by(token_hash: str) -> str:
             return await self.threads.look_up(self.store.invited_cluster, token_hash)
 
+        authenticators = []
+        if self._config.access.oidc.issuer:
+            from argosy_runtime.access.oidc import OidcTokens  # of an extra
+
+            authenticators.append(OidcTokens(self._config.access.oidc).find)
         return Guard(
             self._config.access,
             rules=RULES,
             permissions_of=self.permissions.of,
             invited_by=invited_by,
+            authenticators=authenticators,
             on_refused=self.refused_calls.note,
         )
 

@@ -9,7 +9,7 @@ Source: design section 5, "Who is who"; section 7, invariant 10.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -30,6 +30,7 @@ __all__ = [
     "Caller",
     "CallerSettings",
     "Guard",
+    "OidcSettings",
     "cluster_guard",
 ]
 
@@ -42,6 +43,9 @@ ACTING_AS_GROUP_KEY: Final = "argosy-acting-as-group"
 _BEARER: Final = "bearer "
 _MAX_TOKEN_CHARACTERS: Final = 8192
 _MAX_GROUP_COUNT: Final = 100
+_ALGORITHMS: Final = frozenset(
+    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+)
 _SILENT: Final = "who calls is not known: send a token, or a client certificate"
 _UNKNOWN: Final = "the token is not known here; it may have been replaced or revoked"
 
@@ -61,6 +65,46 @@ class CallerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OidcSettings:
+    """Which issuer's OpenID Connect tokens count, and whom they name."""
+
+    issuer: str = ""
+    """URL of the issuer, https, exactly as its tokens say it. Empty takes no such tokens."""
+    audiences: tuple[str, ...] = ()
+    """Whom tokens must be for, one of these: the id of the client that people log in with, as a rule."""
+    authority_file: str = "system"
+    """PEM file of the authorities that sign the issuer's certificate; `system` for those that the machine trusts."""
+    username_claim: str = "sub"
+    """Claim that names the user; `email` needs to be verified by the issuer."""
+    groups_claim: str = "groups"
+    """Claim that lists the user's groups, 100 at most; names that have spaces are passed over."""
+    prefix: str = ""
+    """What is put before the names of users and groups, as in `oidc:`, so that they are nobody else's."""
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+    """How tokens may be signed; with keys that the issuer publishes, never with a shared secret."""
+    leeway_s: float = field(default=30.0, metadata={"may_be_zero": True})
+    """By how much the issuer's clock and ours may differ."""
+    keys_keep_s: float = 300.0
+    """How long published keys are used before they are fetched anew; a token of one that was withdrawn counts so much
+    longer."""
+
+    def __post_init__(self) -> None:
+        """Refuse an issuer that could not be trusted, and one whose every token would be.
+
+        Raises:
+            InvalidRequest: The issuer is no https URL, an algorithm is not allowed, or no audience is named.
+        """
+        if not self.issuer:
+            return
+        if not self.issuer.startswith("https://"):
+            raise InvalidRequest(f"access.oidc.issuer is {self.issuer!r}, but must be an https URL")
+        if not self.audiences:
+            raise InvalidRequest("access.oidc.audiences must name whom tokens are for, as the id of your client")
+        if not self.algorithms or not _ALGORITHMS.issuperset(self.algorithms):
+            raise InvalidRequest(f"access.oidc.algorithms may have {', '.join(sorted(_ALGORITHMS))}, one at least")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings(CallerSettings):
     """How it is known who calls, and who may do everything from the beginning."""
 
@@ -68,6 +112,8 @@ class AccessSettings(CallerSettings):
     """Who has the role admin whatever is granted, as in `user:alice,group:operations`; they grant the rest."""
     grants_keep_s: float = 2.0
     """How long a caller's grants are remembered; a changed grant counts so much later at other replicas."""
+    oidc: OidcSettings = field(default_factory=OidcSettings)
+    """Which tokens of an OpenID Connect issuer count."""
     audit_retention_days: int = 90
     """Full days that it is kept who changed what."""
     authority_file: str = ""
@@ -155,6 +201,7 @@ class Guard:
         rules: What each method takes, by its path; one that is not there is nobody's.
         permissions_of: Says what a principal may do.
         invited_by: Says which cluster an invitation is for, by the hash of its token; None where nobody is invited.
+        authenticators: Asked in order whose token one is that is none of the file's; None passes it on to the next.
         on_refused: Told of each call that was refused for who makes it: method, its caller, and the code's name.
 
     Raises:
@@ -168,6 +215,7 @@ class Guard:
         rules: Mapping[str, Rule],
         permissions_of: Callable[[Principal], Awaitable[Permissions]],
         invited_by: Callable[[str], Awaitable[str]] | None = None,
+        authenticators: Sequence[Callable[[str], Awaitable[Principal | None]]] = (),
         on_refused: Callable[[str, Principal, str], None] | None = None,
     ) -> None:
         """Read the files."""
@@ -177,6 +225,7 @@ class Guard:
         """What users have taken of their quotas."""
         self._invited_by = invited_by
         self._tokens = TokenFile(settings.tokens_file) if settings.tokens_file else None
+        self._authenticators = authenticators
         self._installation = settings.installation
         self._rules = rules
         self._permissions_of = permissions_of
@@ -237,9 +286,13 @@ class Guard:
             if self._invited_by is not None and token.startswith(INVITATION_PREFIX):
                 return await self._invited(token)
             found = self._tokens.find(token) if self._tokens is not None else None
-            if found is None:
-                raise NotAuthenticated(_UNKNOWN)
-            return found
+            if found is not None:
+                return found
+            for authenticate in self._authenticators:
+                found = await authenticate(token)
+                if found is not None:
+                    return found
+            raise NotAuthenticated(_UNKNOWN)
         principal = certificate_principal(context.auth_context(), installation=self._installation)
         if principal is None:
             raise NotAuthenticated(_SILENT)
