@@ -65,6 +65,17 @@ async def test_settings_hold_from_the_next_round_on_and_over_a_change_of_leader(
             await _set(api, settings={_HALF_TIME: "30"}, expected_version=1)
         assert caught.value.code() == grpc.StatusCode.ABORTED
         assert (await _set(api, settings={_HALF_TIME: "30"}, validate_only=True)).version == 3
+        short = await _set(api, settings={"half_time_s": "30"}, validate_only=True)
+        assert dict(short.settings)[_HALF_TIME] == "30", "the end of one key alone is enough"
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await _set(api, settings={"half_time_s": "30", _HALF_TIME: "40"}, validate_only=True)
+        assert "is set twice" in (caught.value.details() or "")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await api.scheduling.GetShares(scheduling_pb2.GetSharesRequest(pool="nope"))
+        assert (caught.value.code(), caught.value.details()) == (
+            grpc.StatusCode.NOT_FOUND,
+            "there is no pool 'nope'; there is default",
+        )
     async with serve(database_url, role="both") as api:
         answer = await _in_effect(api, 2)
         assert _value(answer, _HALF_TIME) == ("60.0", "300.0", True)

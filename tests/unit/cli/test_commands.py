@@ -188,7 +188,7 @@ def test_explain_shows_stage_reasons_counts_and_nearest_miss(argosy: Any, job_id
     assert "before it in its queue: 3" in lines
     assert "waits for:              no room" in lines
     assert "by cluster:             c1: no room; 7 nodes could hold it" in lines
-    assert "its queue:              holds 12.5 of 16 cores of its share; first come physics and 1 more" in lines
+    assert "its queue:              holds 62.5% of the pool (90% of its memory); its share is 25%; first come" in lines
     assert "expected to start:      from 2001-09-09T01:46:40.000Z to nobody knows when" in lines
     assert "largest node for it:    c1/n7 (8 cpu)" in lines
     assert "missing:                no node has disk=ssd; nodes have disk=hdd" in lines
@@ -273,10 +273,12 @@ def test_pods_that_are_resized_are_shown_with_what_they_asked_for_may_have_and_h
 
 
 def test_shares_show_requested_running_and_entitled_of_every_resource_and_what_weighs_nothing(argosy: Any) -> None:
-    """Cores of weighted resources first, then each resource; whoever holds what weighs nothing is not seen."""
+    """Parts of the pool first, then each resource; whoever holds what weighs nothing is not seen."""
     outcome = argosy("shares")
     lines = [line.split() for line in outcome.out.splitlines()]
-    assert lines[1][:6] == ["science", "2", "50.0%", "40.0", "12.5", "20.0"]
+    assert lines[1][:9] == ["science", "2", "50%", "62.5%", "19.5%", "31.2%", "0%", "19.5%", "cpu"]
+    wide = argosy("shares", "-o", "wide").out
+    assert "RUNNING CORES" in wide
     assert ["science", "cpu", "40", "12.5", "20"] in lines
     assert ["science", "memory", "4Gi", "1Gi", "2Gi"] in lines
     assert ["science", "example.com/gpu", "3", "1", "2", "weighs", "nothing"] in lines

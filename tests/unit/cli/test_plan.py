@@ -42,6 +42,7 @@ def test_plan_says_where_jobs_would_start_whom_that_stops_and_what_queues_would_
     )
     api.plan.other_started_count = 2
     api.plan.preemptions.add(job_id="x", queue="red", cluster="east", node="n1", reason="makes room")
+    api.plan.capacity_cores = 16
     api.plan.share_changes.add(queue="science", usage_before_cores=1, usage_after_cores=4, entitled_after_cores=8)
     done = argosy("plan", "-f", file)
     assert done.code == 0
@@ -49,7 +50,7 @@ def test_plan_says_where_jobs_would_start_whom_that_stops_and_what_queues_would_
         f"{file}, document 1: 3 would start at once: 2 on east, 1 on west (first east/n1)",
         "2 other waiting jobs would start before or beside them",
         "would be stopped: x (red) on east/n1: makes room",
-        "queue science: holds 1 -> 4 cores, entitled to 0 -> 8",
+        "queue science: holds 6.25% -> 25% of the pool, entitled to 0% -> 50%",
     ]
     assert api.requests["SubmitJobs"] == []
     assert json.loads(argosy("plan", file, "-o", "json").out)["items"][0]["placedCount"] == 3
@@ -81,3 +82,12 @@ def test_plan_tells_promised_and_expected_starts(api: FakeApi, argosy: Any, file
 def test_plan_without_files_is_a_mistake(argosy: Any) -> None:
     """There is nothing to plan."""
     assert argosy("plan").code == 2
+
+
+def test_plan_of_a_distributed_job_counts_its_pods(api: FakeApi, argosy: Any, file: str) -> None:
+    """One job is on as many nodes as it has pods."""
+    places = [
+        job_pb2.PlannedPlace(cluster="east", node=f"n{at}", job_count=int(not at), member_count=1) for at in range(3)
+    ]
+    api.plan.items.add(placed_count=1, places=places)
+    assert "1 would start at once: 3 pods on east (first east/n0)" in argosy("plan", "-f", file).out

@@ -30,6 +30,7 @@ __all__ = [
     "age_text",
     "amount_text",
     "ask",
+    "part_text",
     "print_one",
     "print_rows",
     "print_value",
@@ -207,6 +208,11 @@ def age_text(time: datetime | None, *, now: datetime | None = None) -> str:
 def time_text(time: datetime | None) -> str:
     """Return a moment for people, in their time zone and to the second; empty for none."""
     return "" if time is None else time.astimezone().isoformat(sep=" ", timespec="seconds")
+
+
+def part_text(ratio: float) -> str:
+    """Return a part of a whole for people, as 62% or 0.125%."""
+    return f"{100 * ratio:.3g}%" if ratio < 9.995 else f"{100 * ratio:,.0f}%"
 
 
 def amount_text(resource: str, amount: int) -> str:

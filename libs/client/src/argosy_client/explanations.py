@@ -88,6 +88,14 @@ class QueueStanding:
     """Queues with waiting jobs that have a smaller flow per weight, and so come first."""
     first_before: tuple[QueueBefore, ...]
     """The first three of these."""
+    usage_ratio: float = 0.0
+    """Usage, of what the whole pool counts, 0 to 1."""
+    share_ratio: float = 0.0
+    """Share, of what the whole pool counts, 0 to 1."""
+    dominant_resource: str = ""
+    """The resource of which these jobs hold the largest part; empty if they hold nothing."""
+    dominant_ratio: float = 0.0
+    """That part, of what the pool has of it, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +207,10 @@ def _standing_of(message: job_pb2.QueueStanding) -> QueueStanding:
         first_before=tuple(
             QueueBefore(queue=one.queue, flow_per_weight=one.flow_per_weight) for one in message.first_before
         ),
+        usage_ratio=message.usage_ratio,
+        share_ratio=message.share_ratio,
+        dominant_resource=message.dominant_resource,
+        dominant_ratio=message.dominant_ratio,
     )
 
 

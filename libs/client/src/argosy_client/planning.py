@@ -22,9 +22,11 @@ class PlannedPlace:
     cluster: str
     """Cluster."""
     node: str
-    """Node; of a job of several members, that of the first."""
+    """Node."""
     job_count: int
-    """Jobs of the draft there."""
+    """Jobs of the draft whose first member, or only one, is there."""
+    member_count: int = 0
+    """Members of these and of others of the draft that are there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,8 @@ class Plan:
     """False if time was up before nothing more could be placed."""
     warnings: tuple[SubmitWarning, ...]
     """What is probably not meant."""
+    capacity_cores: float = 0.0
+    """What the whole pool counts, in cores of weighted resources."""
 
 
 class PlanCalls(RepeatedCalls):
@@ -138,6 +142,7 @@ class PlanCalls(RepeatedCalls):
             other_started_count=answer.other_started_count,
             complete=answer.complete,
             warnings=tuple(SubmitWarning(field=one.field, description=one.description) for one in answer.warnings),
+            capacity_cores=answer.capacity_cores,
         )
 
 
@@ -146,7 +151,8 @@ def _item_of(message: job_pb2.ItemPlan) -> ItemPlan:
     return ItemPlan(
         placed_count=message.placed_count,
         places=tuple(
-            PlannedPlace(cluster=one.cluster, node=one.node, job_count=one.job_count) for one in message.places
+            PlannedPlace(cluster=one.cluster, node=one.node, job_count=one.job_count, member_count=one.member_count)
+            for one in message.places
         ),
         waiting_count=message.waiting_count,
         first_waiting=explanation_of(message.first_waiting) if message.HasField("first_waiting") else None,

@@ -331,6 +331,10 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
             queue_standing=job_pb2.QueueStanding(
                 usage_cores=12.5,
                 share_cores=16,
+                usage_ratio=0.625,
+                share_ratio=0.25,
+                dominant_resource="memory",
+                dominant_ratio=0.9,
                 before_count=2,
                 first_before=[job_pb2.QueueBefore(queue="physics", flow_per_weight=2)],
             ),

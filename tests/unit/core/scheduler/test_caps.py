@@ -62,8 +62,8 @@ def test_work_without_a_lifetime_stays_below_its_cap(ratio: float, count: int) -
     if count < 16:
         answer = why(world, jobs[count])
         assert answer.reason == WaitReason.LIMIT
-        assert f"the flow of such jobs of its queue is {count} of at most" in answer.summary
-        assert "for a fair share of 8" in answer.summary
+        assert f"the flow of such jobs of its queue is {100 * count / 16:.3g}% of at most" in answer.summary
+        assert "for a fair share of 50%" in answer.summary
         assert world.state.pending_slots().size == 0, "what may not begin is no waiting head"
 
 
@@ -134,7 +134,7 @@ def test_what_fits_below_the_cap_passes_what_does_not() -> None:
     first = world.submit(6)
     large, small = world.submit(1, class_id=2), world.submit(4)
     assert world.round().handle.tolist() == [*first, *small[:3]]
-    assert "it counts 4 cores and has no lifetime" in why(world, large[0]).summary
+    assert "it counts 25% of the pool and has no lifetime" in why(world, large[0]).summary
 
 
 def test_what_could_only_begin_alone_is_not_passed_by_its_kind() -> None:

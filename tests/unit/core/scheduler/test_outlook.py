@@ -9,6 +9,7 @@ import pytest
 from argosy_core.job.states import ObjectState
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import Explanation, QueueView, RoundSettings, explain, set_queues
+from argosy_core.scheduler.outlook import turn_texts
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -56,7 +57,7 @@ def test_turn_is_told_in_words() -> None:
     (first,) = world.submit(1, queue=1)
     told = _explained(world, first)
     assert told.reason == WaitReason.NONE
-    assert told.why == "it waits its turn: its queue holds 0 cores, and its share is 3"
+    assert told.why == "it waits its turn: its queue holds 0% of the pool, and its share is 75%"
     assert told.summary == f"queued with 0 jobs of its queue before it; {told.why}"
 
 
@@ -98,3 +99,20 @@ def test_queue_that_pays_back_is_told_how_long() -> None:
     assert "its queue had 100% of the pool before, which its flow remembers" in told.summary
     assert "its turn comes again in about 475 s" in told.summary
     assert _explained(world, world.submit(1, queue=1)[0]).summary.count("remembers") == 0
+
+
+def test_what_a_queue_holds_is_told_of_the_pool_with_what_dominates() -> None:
+    """Bob's job has a quarter of the cores and all but a sixteenth of the memory of a pool where both count alike."""
+    memory = 1 << 30
+    amounts = {"cpu": 4000, "memory": 8 * memory}
+    world = LeaderWorld(clusters={"a": 2}, queues={"alice": 3.0, "bob": 1.0}, node_amounts=amounts)
+    world.define_class(2, cpu=1000, memory=7 * memory + memory // 2)
+    world.submit(2, queue=2, class_id=2, options=(0,))
+    world.round()
+    told = _explained(world, world.submit(1, queue=2, class_id=2, options=(0,))[0])
+    assert told.standing is not None
+    assert (told.standing.usage_ratio, told.standing.share_ratio) == pytest.approx((0.59375, 0.25), rel=1e-3)
+    assert (told.standing.dominant_resource, told.standing.dominant_ratio) == ("memory", 0.9375)
+    assert turn_texts(told.standing)[0] == (
+        "it waits its turn: its queue holds 59.4% of the pool (93.8% of its memory), and its share is 25%"
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.classes import GangGroup, SchedulingClass
 from argosy_core.nodes import NodeColumns, NodeTable
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import RoundSettings
@@ -130,3 +130,23 @@ def test_limits_of_job_sets_hold_in_a_plan() -> None:
     waiting = plan.items[0].waiting
     assert waiting is not None
     assert (waiting.reason, "its job set runs 3 of at most 3 jobs" in waiting.summary) == (WaitReason.LIMIT, True)
+
+
+def test_plan_of_a_distributed_job_names_the_nodes_of_all_its_members() -> None:
+    """Three pods that fill a node each are on three nodes; the job counts where its first member is."""
+    world = LeaderWorld(clusters={"a": 4}, settings=_SETTINGS)
+    pod = SchedulingClass(requests=(("cpu", 4000), ("pods", 1)))
+    gang = SchedulingClass.of_gang([GangGroup(pod=pod, minimum=3, maximum=3)])
+    (one,) = _plan(world, PlannedItem(queue_id=1, definition=gang.definition(), count=1)).items
+    assert (one.placed_count, one.waiting_count) == (1, 0)
+    assert len({place.node for place in one.places}) == 3
+    assert sorted((place.count, place.member_count) for place in one.places) == [(0, 1), (0, 1), (1, 1)]
+
+
+def test_plan_says_what_the_cap_of_work_without_a_lifetime_holds_back() -> None:
+    """Of sixteen cores one of two queues begins nine jobs of one core; the reason has the numbers."""
+    world = LeaderWorld(clusters={"a": 2, "b": 2}, queues={"alice": 1.0, "bob": 1.0}, settings=_SETTINGS)
+    (one,) = _plan(world, _item(1000, 12)).items
+    assert (one.placed_count, one.waiting_count) == (9, 3)
+    assert one.waiting is not None
+    assert (one.waiting.reason, "of at most 60%" in one.waiting.why) == (WaitReason.LIMIT, True)

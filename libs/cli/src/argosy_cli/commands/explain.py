@@ -10,7 +10,7 @@ import click
 from argosy_cli.job_ids import whole_id
 from argosy_cli.json_form import to_plain
 from argosy_cli.options import common_options, settings_of
-from argosy_cli.output import print_one, state_text
+from argosy_cli.output import part_text, print_one, state_text
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
@@ -84,7 +84,9 @@ def _standing_text(standing: QueueStanding | None) -> str:
     """Return how the queue of a job stands."""
     if standing is None:
         return ""
-    text = f"holds {standing.usage_cores:.6g} of {standing.share_cores:.6g} cores of its share"
+    of_one = f" ({part_text(standing.dominant_ratio)} of its {standing.dominant_resource})"
+    text = f"holds {part_text(standing.usage_ratio)} of the pool{of_one if standing.dominant_resource else ''}"
+    text += f"; its share is {part_text(standing.share_ratio)}"
     if not standing.before_count:
         return text
     first = ", ".join(one.queue for one in standing.first_before)

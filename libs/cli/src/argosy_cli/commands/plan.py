@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -10,7 +11,7 @@ from argosy_cli.commands.submit import expanded
 from argosy_cli.exits import ExitCode
 from argosy_cli.json_form import to_plain
 from argosy_cli.options import common_options, settings_of
-from argosy_cli.output import print_value, shown
+from argosy_cli.output import part_text, print_value, shown
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
@@ -82,13 +83,17 @@ def _print(drafts: tuple[JobDraft, ...], answer: Plan) -> None:
         click.echo(f"{answer.other_started_count:,} other waiting jobs would start before or beside them")
     for one in answer.preemptions:
         click.echo(shown(f"would be stopped: {one.job_id} ({one.queue}) on {one.cluster}/{one.node}: {one.reason}"))
+    capacity = answer.capacity_cores or 1.0
     for change in answer.share_changes:
-        click.echo(
-            shown(
-                f"queue {change.queue}: holds {change.usage_before_cores:.6g} -> {change.usage_after_cores:.6g} cores,"
-                f" entitled to {change.entitled_before_cores:.6g} -> {change.entitled_after_cores:.6g}"
-            )
+        amounts = (
+            change.usage_before_cores,
+            change.usage_after_cores,
+            change.entitled_before_cores,
+            change.entitled_after_cores,
         )
+        parts = [part_text(cores / capacity) for cores in amounts]
+        holds, entitled = " -> ".join(parts[:2]), " -> ".join(parts[2:])
+        click.echo(shown(f"queue {change.queue}: holds {holds} of the pool, entitled to {entitled}"))
     if not answer.complete:
         click.echo("time was up before nothing more could be placed: more may start than is said here", err=True)
 
@@ -97,10 +102,11 @@ def _item_text(item: ItemPlan) -> str:
     """Return what would become of the jobs of one document."""
     texts = []
     if item.placed_count:
-        by_cluster: dict[str, int] = {}
+        by_cluster: Counter[str] = Counter()
         for place in item.places:
-            by_cluster[place.cluster] = by_cluster.get(place.cluster, 0) + place.job_count
-        where = ", ".join(f"{count:,} on {cluster}" for cluster, count in by_cluster.items())
+            by_cluster[place.cluster] += max(place.member_count, place.job_count)
+        pods = " pods" if by_cluster.total() > item.placed_count else ""
+        where = ", ".join(f"{count:,}{pods} on {cluster}" for cluster, count in by_cluster.items())
         first = item.places[0]
         node = f" (first {first.cluster}/{first.node})"
         texts.append(f"{item.placed_count:,} would start at once: {where}{node}")

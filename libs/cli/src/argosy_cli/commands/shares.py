@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import click
 
 from argosy_cli.options import common_options, settings_of
-from argosy_cli.output import Column, amount_text, print_rows, print_value
+from argosy_cli.output import Column, amount_text, part_text, print_rows, print_value
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
-    from argosy_client import QueueShare, ResourceCapacity, ResourceShare
+    from collections.abc import Callable
+
+    from argosy_client import QueueShare, ResourceCapacity, ResourceShare, Shares
 
 __all__ = ["shares"]
 
@@ -23,28 +26,17 @@ _GIB = 1 << 30
 @common_options
 @click.pass_context
 def shares(context: click.Context, *, pool: str) -> None:
-    """Show what each queue asks for, has running and is entitled to: in cores of weighted resources, then of each."""
+    """Show what each queue asks for, has running and is entitled to: of the whole pool, then of each resource.
+
+    Of the pool every resource counts by its weight, which is told below; MOST OF is the resource of which the queue has
+    the largest part. With -o wide and in JSON the amounts stand in cores of weighted resources, too.
+    """
     settings = settings_of(context)
     answer = call(settings, lambda client: client.get_shares(pool))
     if not settings.is_table:
         print_value(settings, answer if settings.output != "jsonl" else answer.shares)
         return
-    columns: list[Column[QueueShare]] = [
-        Column("QUEUE", lambda s: s.queue),
-        Column("PARENT", lambda s: s.parent or "-", wide=True),
-        Column("WEIGHT", lambda s: f"{s.weight:g}", right=True),
-        Column("SHARE", lambda s: f"{s.fair_share_ratio:.1%}", right=True),
-        Column("REQUESTED", lambda s: f"{s.demand_cores:,.1f}", right=True),
-        Column("RUNNING", lambda s: f"{s.usage_cores:,.1f}", right=True),
-        Column("ENTITLED", lambda s: f"{s.entitled_cores:,.1f}", right=True),
-        Column("FLOW", lambda s: f"{s.flow_cores:,.1f}", right=True),
-        Column("NON-PREEMPTIBLE", _capped_text, right=True, wide=True),
-        Column("BUDGET", _budget_text, right=True, wide=True),
-        Column("QUEUED", lambda s: f"{s.queued_count:,}", right=True),
-        Column("PENDING", lambda s: f"{s.pending_count:,}", right=True),
-        Column("LEASED", lambda s: f"{s.leased_count:,}", right=True),
-    ]
-    print_rows(settings, answer.shares, columns, empty="no queues have or had work")
+    print_rows(settings, answer.shares, _queue_columns(answer), empty="no queues have or had work")
     weightless = {one.resource for one in answer.resources if not one.unit_cores}
     rows = [(share.queue, one) for share in answer.shares for one in share.resources if one.resource != "pods"]
     if rows:
@@ -53,6 +45,46 @@ def shares(context: click.Context, *, pool: str) -> None:
     click.echo(f"capacity of the pool: {answer.capacity_cores:,.1f} cores of weighted resources", err=True)
     for capacity in answer.resources:
         click.echo(f"  {_capacity_text(capacity)}", err=True)
+
+
+def _queue_columns(answer: Shares) -> list[Column[QueueShare]]:
+    """Return the columns of what queues have of the pool; in cores in wide tables."""
+    capacity = answer.capacity_cores or 1.0
+    amounts = {one.resource: one.capacity for one in answer.resources if one.unit_cores}
+
+    def most_of(share: QueueShare) -> str:
+        """Return the resource of which a queue has the largest part, with that."""
+        known = [one for one in share.resources if amounts.get(one.resource)]
+        parts = [(one.running / amounts[one.resource], one.resource) for one in known]
+        part, resource = max(parts, default=(0.0, ""))
+        return f"{part_text(part)} {resource}" if part else "-"
+
+    columns: list[Column[QueueShare]] = [
+        Column("QUEUE", lambda s: s.queue),
+        Column("PARENT", lambda s: s.parent or "-", wide=True),
+        Column("WEIGHT", lambda s: f"{s.weight:g}", right=True),
+        Column("SHARE", lambda s: part_text(s.fair_share_ratio), right=True),
+    ]
+    names = {"REQUESTED": "demand", "RUNNING": "usage", "ENTITLED": "entitled", "FLOW": "flow"}
+    for name, field in names.items():
+        columns += _amount_columns(name, attrgetter(f"{field}_cores"), capacity)
+    return [
+        *columns,
+        Column("MOST OF", most_of, right=True),
+        Column("NON-PREEMPTIBLE", _capped_text, right=True, wide=True),
+        Column("BUDGET", _budget_text, right=True, wide=True),
+        Column("QUEUED", lambda s: f"{s.queued_count:,}", right=True),
+        Column("PENDING", lambda s: f"{s.pending_count:,}", right=True),
+        Column("LEASED", lambda s: f"{s.leased_count:,}", right=True),
+    ]
+
+
+def _amount_columns(name: str, cores: Callable[[QueueShare], float], capacity: float) -> list[Column[QueueShare]]:
+    """Return the columns of one amount: of the pool, and in cores."""
+    return [
+        Column(name, lambda s: part_text(cores(s) / capacity), right=True),
+        Column(f"{name} CORES", lambda s: f"{cores(s):,.1f}", right=True, wide=True),
+    ]
 
 
 def _capped_text(share: QueueShare) -> str:

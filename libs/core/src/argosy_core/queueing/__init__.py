@@ -8,7 +8,7 @@ from argosy_core.queueing.flow import advance_flow, flow_keys, time_to_level_s
 from argosy_core.queueing.limits import Excess, QueueLimits, keep_within
 from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.tree import QueueTree
-from argosy_core.queueing.usage import MICRO, most_usage, to_cores, weigh_rows, weigh_vector
+from argosy_core.queueing.usage import MICRO, most_usage, percent_text, to_cores, weigh_rows, weigh_vector
 from argosy_core.queueing.water_filling import fill_water, fill_water_of
 from argosy_core.queueing.weights import ResourceWeights, StoredWeight
 
@@ -32,6 +32,7 @@ __all__ = [
     "keep_within",
     "most_usage",
     "next_turn",
+    "percent_text",
     "time_to_level_s",
     "to_cores",
     "walk",

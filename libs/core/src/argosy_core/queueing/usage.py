@@ -14,12 +14,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAX_JOB_USAGE", "MICRO", "most_usage", "to_cores", "weigh_rows", "weigh_vector"]
+__all__ = ["MAX_JOB_USAGE", "MICRO", "most_usage", "percent_text", "to_cores", "weigh_rows", "weigh_vector"]
 
 MICRO: Final = 1_000_000
 """Micro-cores per core of usage."""
 MAX_JOB_USAGE: Final = 1 << 40
 """Most that one job counts, micro-cores: 1.1 million cores, so that 8 million such jobs of a queue fit int64."""
+
+
+def percent_text(ratio: float) -> str:
+    """Return a part of a whole for people, as 62% or 0.125%."""
+    return f"{100 * ratio:.3g}%" if ratio < 9.995 else f"{100 * ratio:,.0f}%"
 
 
 def weigh_rows(

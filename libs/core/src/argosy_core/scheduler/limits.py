@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
-from argosy_core.queueing import MICRO, Excess, keep_within, to_cores, weigh_vector
+from argosy_core.queueing import MICRO, Excess, keep_within, percent_text, to_cores, weigh_vector
 from argosy_core.resources import format_amount
 from argosy_core.scheduler.caps import MOST, Caps
 from argosy_core.scheduler.state import PoolState
@@ -360,18 +360,26 @@ def limit_text(state: PoolState, slot: int) -> str:
         return f"it asks for {texts[0]} of {name}, and its queue holds {texts[1]} of at most {texts[2]}"
     if room.most is None or room.keep(one)[0][0]:
         return ""
-    cores, share = float(to_cores(state.job_usage(one))[0]), caps.share[row] / MICRO
+    capacity = max(caps.capacity, 1.0) / MICRO
+    size, share, flow, most_flow = (
+        percent_text(float(value) / capacity)
+        for value in (
+            to_cores(state.job_usage(one))[0],
+            caps.share[row] / MICRO,
+            state.non_preemptible_flow()[row],
+            room.most / MICRO,
+        )
+    )
     if state.live.lifetime_s[slot] < 0:
-        flow = float(state.non_preemptible_flow()[row])
         return (
-            f"it counts {cores:,.4g} cores and has no lifetime; the flow of such jobs of its queue is {flow:,.4g} of at"
-            f" most {room.most / MICRO:,.4g}, for a fair share of {share:,.4g}"
+            f"it counts {size} of the pool and has no lifetime; the flow of such jobs of its queue is {flow} of at most"
+            f" {most_flow}, for a fair share of {share}"
         )
     minutes = [
         core_s / 60
         for core_s in (int(charges_core_s(state, one)[0]), int(queues.charged_core_s[row]), room.budget_core_s)
     ]
     return (
-        f"it counts {cores:,.4g} cores and would begin beyond the fair share of its queue, which is {share:,.4g}; there"
-        f" it costs {minutes[0]:,.4g} core-minutes, and {minutes[1]:,.4g} of {minutes[2]:,.4g} are taken"
+        f"it counts {size} of the pool and would begin beyond the fair share of its queue, which is {share}; there it"
+        f" costs {minutes[0]:,.4g} core-minutes, and {minutes[1]:,.4g} of {minutes[2]:,.4g} are taken"
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.placement import WaitReason
-from argosy_core.queueing import MICRO, time_to_level_s
+from argosy_core.queueing import MICRO, percent_text, time_to_level_s
 from argosy_core.scheduler.shares import fair_shares
 from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.work_ends import expected_run_time_s
@@ -37,6 +37,8 @@ class QueueBefore:
     """Name."""
     flow_per_weight: float
     """Its flow by its weight, cores."""
+    flow_ratio_per_weight: float
+    """The same, of what the whole pool counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +51,18 @@ class QueueStanding:
     """Weighted usage of its in-flight, leased and running jobs, cores."""
     share_cores: float
     """Its share of the pool by weight among all defined queues, cores."""
+    usage_ratio: float
+    """That usage, of what the whole pool counts."""
+    share_ratio: float
+    """That share, of what the whole pool counts."""
+    dominant_resource: str
+    """The resource of which these jobs hold the largest part; empty if they hold nothing."""
+    dominant_ratio: float
+    """That part, of what the pool has of it."""
     flow_per_weight: float
     """Its flow by its weight, cores."""
+    flow_ratio_per_weight: float
+    """The same, of what the whole pool counts."""
     before_count: int
     """Queues with waiting jobs that have a smaller flow per weight, and so come first."""
     first_before: tuple[QueueBefore, ...] = ()
@@ -81,32 +93,65 @@ def queue_standing(state: PoolState, queue: int) -> QueueStanding:
     first = before[np.argsort(per_weight[before], kind="stable")][:_NAMED].tolist()
     weight, capacity = max(float(queues.weight[queue]), 0.0), state.capacity_usage() / MICRO
     level = float(per_weight[first[0]]) * weight if first else math.inf
+    dominant, dominant_ratio = _dominant(state, queue)
+
+    def of_pool(cores: float) -> float:
+        return cores / capacity if capacity else 0.0
+
     return QueueStanding(
         queue=queues.names[queue],
         usage_cores=float(usage[queue]) / MICRO,
-        share_cores=float(ratio[queue]) * state.capacity_usage() / MICRO,
+        share_cores=float(ratio[queue]) * capacity,
+        usage_ratio=of_pool(float(usage[queue]) / MICRO),
+        share_ratio=float(ratio[queue]),
+        dominant_resource=dominant,
+        dominant_ratio=dominant_ratio,
         flow_per_weight=float(per_weight[queue]),
+        flow_ratio_per_weight=of_pool(float(per_weight[queue])),
         before_count=before.size,
         first_before=tuple(
-            QueueBefore(queue=queues.names[row], flow_per_weight=float(per_weight[row])) for row in first
+            QueueBefore(
+                queue=queues.names[row],
+                flow_per_weight=float(per_weight[row]),
+                flow_ratio_per_weight=of_pool(float(per_weight[row])),
+            )
+            for row in first
         ),
-        held_ratio=float(flow[queue]) / capacity if capacity else 0.0,
+        held_ratio=of_pool(float(flow[queue])),
         turn_in_s=time_to_level_s(
             float(flow[queue]), float(usage[queue]) / MICRO, level, half_time_s=state.settings.half_time_s
         ),
     )
 
 
+def _dominant(state: PoolState, queue: int) -> tuple[str, float]:
+    """Return the resource that weighs anything of which a branch holds the largest part of the pool, and that part."""
+    queues, names, weights = state.queues, state.classes.axis.names, state.weights.values
+    held = np.where([weights.get(name, 0.0) > 0 for name in names], queues.branches.sum_below(queues.held)[queue], 0)
+    total = state.clusters.total[state.clusters.usable()].sum(axis=0)
+    parts = held / np.maximum(total, 1)
+    if not parts.any():
+        return "", 0.0
+    return names[int(parts.argmax())], min(float(parts.max()), 1.0)
+
+
+def _holds_text(standing: QueueStanding) -> str:
+    """Return what a queue holds of the pool."""
+    of_one = f" ({percent_text(standing.dominant_ratio)} of its {standing.dominant_resource})"
+    return f"{percent_text(standing.usage_ratio)} of the pool{of_one if standing.dominant_resource else ''}"
+
+
 def turn_texts(standing: QueueStanding) -> list[str]:
     """Return why a job waits that nothing holds back but its turn."""
-    holds = f"its queue holds {standing.usage_cores:.6g} cores, and its share is {standing.share_cores:.6g}"
+    holds = f"its queue holds {_holds_text(standing)}, and its share is {percent_text(standing.share_ratio)}"
     texts = [f"it waits its turn: {holds}"]
     if standing.before_count:
-        named = ", ".join(f"{one.queue} ({one.flow_per_weight:.4g})" for one in standing.first_before)
+        named = ", ".join(f"{one.queue} ({percent_text(one.flow_ratio_per_weight)})" for one in standing.first_before)
         more = standing.before_count - len(standing.first_before)
         others = f" and {more:,} more" if more else ""
         texts.append(
-            f"by flow per weight, here {standing.flow_per_weight:.4g} cores, these queues come first: {named}{others}"
+            f"by flow per weight, here {percent_text(standing.flow_ratio_per_weight)} of the pool, these queues come"
+            f" first: {named}{others}"
         )
     return texts
 

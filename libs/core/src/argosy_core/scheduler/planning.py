@@ -24,6 +24,7 @@ from argosy_core.job.options import OPTION_NAMES, UNSET, JobOptions
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeTable
 from argosy_core.placement import NodeSampler, Placements, SamplerSession
+from argosy_core.queueing import MICRO
 from argosy_core.scheduler.causes import ClusterStanding, explain_by_nodes
 from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.ingest import apply_ingested
@@ -83,9 +84,11 @@ class PlannedPlace:
     cluster: str
     """Cluster."""
     node: str
-    """Node, or that of the first member."""
+    """Node."""
     count: int
-    """Jobs of the item there."""
+    """Jobs of the item whose first member, or only one, is there."""
+    member_count: int
+    """Members of these and of others of the item that are there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +152,8 @@ class Plan:
     """Other waiting jobs that would start before or beside them."""
     is_complete: bool
     """False if time was up before nothing more could be placed."""
+    capacity_cores: float
+    """What the whole pool counts, cores."""
 
 
 class _Samplers:
@@ -239,6 +244,7 @@ def plan_jobs(
         shares=_share_changes(state, before, moment_s),
         other_count=leased_count - own_count,
         is_complete=is_complete,
+        capacity_cores=state.capacity_usage() / MICRO,
     )
 
 
@@ -300,8 +306,11 @@ def _found(state: PoolState, tables: Mapping[str, NodeTable], handles: Int64s, n
     slots = slots[slots >= 0]
     waits = state.stage_is_queued(slots)
     placed = slots[~waits & (live.cluster[slots] >= 0)]
-    pairs = np.stack([live.cluster[placed], live.node[placed]], axis=1)
-    distinct, counts = np.unique(pairs, axis=0, return_counts=True)
+    members = live.live_members(placed)
+    pairs = np.stack([live.cluster[members.slot], members.node], axis=1)
+    distinct, which, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+    which, numbers = which.reshape(-1), members.keys.numbers()
+    firsts = np.bincount(which if numbers is None else which[numbers == 0], minlength=len(distinct))
     first = np.argsort(-counts, kind="stable")[:_MOST_TOLD]
     waiting = None
     if waits.any():
@@ -324,9 +333,12 @@ def _found(state: PoolState, tables: Mapping[str, NodeTable], handles: Int64s, n
             PlannedPlace(
                 cluster=state.clusters.names[cluster],
                 node=state.clusters.nodes[cluster].names[node],
-                count=int(count),
+                count=count,
+                member_count=member_count,
             )
-            for (cluster, node), count in zip(distinct[first].tolist(), counts[first].tolist(), strict=True)
+            for (cluster, node), count, member_count in zip(
+                distinct[first].tolist(), firsts[first].tolist(), counts[first].tolist(), strict=True
+            )
         ),
         waiting=waiting,
     )

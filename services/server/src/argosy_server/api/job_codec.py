@@ -252,6 +252,10 @@ def _queue_standing(standing: QueueStanding) -> job_pb2.QueueStanding:
         first_before=[
             job_pb2.QueueBefore(queue=one.queue, flow_per_weight=one.flow_per_weight) for one in standing.first_before
         ],
+        usage_ratio=standing.usage_ratio,
+        share_ratio=standing.share_ratio,
+        dominant_resource=standing.dominant_resource,
+        dominant_ratio=standing.dominant_ratio,
     )
 
 

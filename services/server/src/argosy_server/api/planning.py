@@ -129,7 +129,12 @@ def _response(fork: PoolState, plan: Plan, warnings: list[job_pb2.SubmitWarning]
             job_pb2.ItemPlan(
                 placed_count=one.placed_count,
                 places=[
-                    job_pb2.PlannedPlace(cluster=place.cluster, node=place.node, job_count=place.count)
+                    job_pb2.PlannedPlace(
+                        cluster=place.cluster,
+                        node=place.node,
+                        job_count=place.count,
+                        member_count=place.member_count,
+                    )
                     for place in one.places
                 ],
                 waiting_count=one.waiting_count,
@@ -161,6 +166,7 @@ def _response(fork: PoolState, plan: Plan, warnings: list[job_pb2.SubmitWarning]
         ],
         other_started_count=plan.other_count,
         complete=plan.is_complete,
+        capacity_cores=plan.capacity_cores,
         warnings=warnings,
     )
 

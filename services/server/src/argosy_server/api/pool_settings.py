@@ -19,7 +19,7 @@ from argosy_server.api.job_codec import timestamp
 from argosy_server.api.routing import LeaderRouter, is_forwarded
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.leader.hot import HotSettings
-from argosy_server.leader.settings import is_hot, require_hot
+from argosy_server.leader.settings import is_hot, require_hot, whole_key
 from argosy_store.api import ApiStore
 from argosy_store.pool_settings import PoolSettingsRow
 
@@ -103,6 +103,7 @@ class PoolSettings:
             StateConflict: The newest version is another than expected, or somebody else changed it meanwhile.
             BackendUnavailable: The leader or the database cannot be reached; nothing has changed.
         """
+        request = self._with_whole_keys(request)
         require_hot([*request.settings, *request.unset_keys])
         both = set(request.settings) & set(request.unset_keys)
         if both:
@@ -132,6 +133,25 @@ class PoolSettings:
                 detail=", ".join(f"{key}={wanted.get(key, 'unset')}" for key in changed),
             )
         return scheduling_pb2.SetPoolSettingsResponse(version=_version_message(row))
+
+    def _with_whole_keys(self, request: scheduling_pb2.SetPoolSettingsRequest) -> scheduling_pb2.SetPoolSettingsRequest:
+        """Return a request with whole keys in place of their endings.
+
+        Raises:
+            InvalidRequest: A setting is set twice.
+        """
+        hot = [one.key for one in setting_texts(type(self._own.base)) if is_hot(one.key)]
+        whole = scheduling_pb2.SetPoolSettingsRequest()
+        whole.CopyFrom(request)
+        whole.ClearField("settings")
+        whole.ClearField("unset_keys")
+        for key, value in request.settings.items():
+            name = whole_key(key, hot)
+            if name in whole.settings:
+                raise InvalidRequest(f"{name} is set twice")
+            whole.settings[name] = value
+        whole.unset_keys.extend(whole_key(key, hot) for key in request.unset_keys)
+        return whole
 
     async def _check(
         self, pool: str, wanted: dict[str, str], request: scheduling_pb2.SetPoolSettingsRequest, context: Context

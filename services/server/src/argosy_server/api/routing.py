@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypedDict, TypeVar
 
 import grpc
 
-from argosy_core.errors import BackendUnavailable, Resource
+from argosy_core.errors import BackendUnavailable, NotFound, Resource
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.channel import ChannelCredentials, call_metadata, open_channel
 from argosy_server.api.calls import Context
@@ -27,6 +27,7 @@ Answer = TypeVar("Answer")
 FORWARDED_KEY: Final = "argosy-forwarded"
 """Metadata key of a call that came from another replica, and so goes no further."""
 _KEEP_S: Final = 1.0
+_MOST_NAMED: Final = 20
 _RETRY_S: Final = 1.0  # a leader that resigns is followed within a second, one that dies within seconds
 
 
@@ -35,6 +36,9 @@ class PoolStore(Protocol):
 
     def pool_leader(self, pool: str) -> tuple[str, int] | None:
         """Return (address, epoch) of a pool's leader, None if it has none."""
+
+    def list_pools(self) -> list[str]:
+        """Return the names of the pools that were ever led."""
 
 
 class _Details(TypedDict):
@@ -93,6 +97,7 @@ class LeaderRouter:
         request: Request,
         *,
         context: Context | None,
+        is_named: bool = False,
     ) -> Answer:
         """Return the leader's answer to a unary call.
 
@@ -101,12 +106,21 @@ class LeaderRouter:
             call: Makes the method out of a channel, as in `lambda c: JobServiceStub(c).ExplainJob`.
             request: The request as it came.
             context: The call's context; None for a call that this process makes of its own accord.
+            is_named: Whether the caller has named the pool, and may have mistaken it.
 
         Raises:
             BackendUnavailable: There is no leader now, it cannot be reached, or the call was forwarded already.
+            NotFound: The caller has named a pool that was never led, and there are others.
             grpc.RpcError: The leader's own answer, if it is an error.
         """
-        channel = await self.channel(pool, context)
+        try:
+            channel = await self.channel(pool, context)
+        except BackendUnavailable as error:
+            known = await self._threads.run(self._store.list_pools) if is_named and error.reason == "NO_LEADER" else []
+            if not known or pool in known:
+                raise
+            text = f"there is no pool {pool!r}; there is {', '.join(known[:_MOST_NAMED])}"
+            raise NotFound(text, resource=Resource(kind="Pool", name=pool)) from error
         try:
             return await call(channel)(request, timeout=self.timeout_s, metadata=self.metadata(pool))
         except grpc.aio.AioRpcError as error:

@@ -51,7 +51,11 @@ class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
         if view is not None:
             return _shares_message(view.shares())
         return await self._router.forward(
-            pool, lambda channel: scheduling_pb2_grpc.SchedulingServiceStub(channel).GetShares, request, context=context
+            pool,
+            lambda channel: scheduling_pb2_grpc.SchedulingServiceStub(channel).GetShares,
+            request,
+            context=context,
+            is_named=bool(request.pool),
         )
 
     async def GetLastRound(  # noqa: N802 - the protocol's name
@@ -68,6 +72,7 @@ class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
             lambda channel: scheduling_pb2_grpc.SchedulingServiceStub(channel).GetLastRound,
             request,
             context=context,
+            is_named=bool(request.pool),
         )
 
     async def FindMissing(  # noqa: N802 - the protocol's name

@@ -11,7 +11,7 @@ from argosy_core.placement import DecisionProfile
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_runtime.plugins import load_plugins
 
-__all__ = ["LeaderSettings", "changes_profile", "is_hot", "require_hot"]
+__all__ = ["LeaderSettings", "changes_profile", "is_hot", "require_hot", "whole_key"]
 
 _CONTACT_PERIOD_S = 5.0
 """How often it is stored who was heard; oftener where that would be too late for the fence."""
@@ -116,6 +116,20 @@ def is_hot(key: str) -> bool:
     return key.startswith("leader.round.") or key in {"leader.plugin_settings", "leader.plugin_weights"}
 
 
+def whole_key(key: str, hot: Iterable[str]) -> str:
+    """Return the whole key of a setting that may be changed while a pool is led, of which `key` is the only ending.
+
+    Args:
+        key: A whole key or the last words of one, as half_time_s of leader.round.half_time_s.
+        hot: All whole keys.
+
+    Returns:
+        The whole key; `key` itself if there is none or more than one.
+    """
+    found = [one for one in hot if one == key or one.endswith(f".{key}")]
+    return found[0] if len(found) == 1 else key
+
+
 def require_hot(keys: Iterable[str]) -> None:
     """Refuse settings that hold as long as a process.
 
@@ -125,8 +139,8 @@ def require_hot(keys: Iterable[str]) -> None:
     cold = [key for key in keys if not is_hot(key)]
     if cold:
         text = (
-            "is no setting, or does not change while a pool is led; `argosy config get` lists those that do, with"
-            " their whole keys, as leader.round.half_time_s"
+            "is no setting, the end of several, or does not change while a pool is led; `argosy config get` lists those"
+            " that do"
         )
         raise InvalidRequest(
             f"not every setting changes while a pool is led: {', '.join(cold)}",
