@@ -1,14 +1,22 @@
 """Watching a job set while connections break."""
 
+import time
 from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
 
 import grpc
 import pytest
 
 from argosy.api.v1 import event_pb2
+from argosy.issuer import ask_issuer
 from argosy_client import ArgosyClient
+from argosy_client.login import Login, LoginSettings
 from argosy_core.errors import OutOfRange
-from argosy_testkit.fake_api import FakeApi
+from argosy_testkit.fake_api import FakeApi, start_fake
+from argosy_testkit.fake_issuer import CLIENT_ID, FakeIssuer
+
+CERTIFICATES = Path(__file__).parents[2] / "certificates"
 
 
 def add_events(api: FakeApi, count: int) -> None:
@@ -78,6 +86,36 @@ async def test_watch_raises_what_the_server_refuses(api: FakeApi, client: Argosy
         _ = [batch async for batch in client.watch("science", "first")]
 
     assert len(api.requests["WatchJobSet"]) == 1
+
+
+async def test_watch_goes_on_with_a_fresh_token_when_that_of_a_login_has_ended(api: FakeApi, tmp_path: Path) -> None:
+    """A server ends a stream with its token; who is logged in opens it again with the next one."""
+    add_events(api, 2)
+    api.failures["WatchJobSet"].append(grpc.StatusCode.UNAUTHENTICATED)
+    settings = LoginSettings(
+        issuer="",
+        client_id=CLIENT_ID,
+        authority_file=str(CERTIFICATES / "authority.pem"),
+        file=str(tmp_path / "l.json"),
+    )
+    with FakeIssuer(CERTIFICATES / "server.pem", CERTIFICATES / "server.key") as issuer:
+
+        def clock_s() -> float:  # hours pass while the first stream is open
+            return time.time() + (7200 if api.requests["WatchJobSet"] else 0)
+
+        login = Login(replace(settings, issuer=issuer.url), clock_s=clock_s)
+        form = {"grant_type": "device_code", "client_id": CLIENT_ID, "device_code": "x"}
+        issuer.allow_device("x")
+        login.save(ask_issuer(f"{issuer.url}/token", form=form, authority_file=settings.authority_file)[1])
+        first, issuer.lifetime_s = login.token(), 20_000
+        server, address = await start_fake(api)
+        async with ArgosyClient(address, login=login) as client:
+            batches = [batch async for batch in client.watch("science", "first", until_finished=True)]
+        await server.stop(None)
+
+    assert [event.number for batch in batches for event in batch.events] == [1, 2]
+    assert api.metadata["WatchJobSet"]["authorization"] not in {"", f"Bearer {first}"}
+    assert issuer.asked["/token"] == 2
 
 
 async def test_watch_that_is_left_ends_its_stream(api: FakeApi, client: ArgosyClient) -> None:

@@ -130,9 +130,11 @@ def call(settings: Settings, action: Callable[[ArgosyClient], Awaitable[_Answer]
     given = {name: os.environ.get(variable, "") for name, variable in CREDENTIAL_VARIABLES.items()}
     credentials = replace(known, **{name: value for name, value in given.items() if value})
 
+    login = None if context is None or given["token_file"] else context.open_login()
+
     async def run() -> _Answer:
         retries = RetryPolicy(total_s=settings.timeout_s)
-        async with ArgosyClient(address, retries=retries, credentials=credentials) as client:
+        async with ArgosyClient(address, retries=retries, credentials=credentials, login=login) as client:
             return await action(client)
 
     try:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from random import Random
 from typing import Literal
 
-import grpc
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from argosy.api.v1 import (
@@ -39,9 +39,9 @@ from argosy_client import codec
 from argosy_client.access import AccessCalls
 from argosy_client.backoff import RetryPolicy
 from argosy_client.explanations import Explanation, explanation_of
+from argosy_client.login import Login
 from argosy_client.planning import PlanCalls
 from argosy_client.pool_settings import PoolSettingsCalls
-from argosy_client.rpc_errors import to_error
 from argosy_client.values import (
     ChangeResult,
     Cluster,
@@ -75,6 +75,7 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
         retries: How long and how often calls are repeated.
         random: Where jitter comes from; given in tests.
         credentials: How the server is known, and who calls; none calls in the clear and without a name.
+        login: What the user logged in for, whose token is sent and refreshed in time; from `contexts`.
 
     Every method raises the errors of `argosy_core.errors`: BackendUnavailable once the retries are used up, others at
     once.
@@ -88,9 +89,12 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
         retries: RetryPolicy | None = None,
         random: Random | None = None,
         credentials: ChannelCredentials | None = None,
+        login: Login | None = None,
     ) -> None:
         """Prepare the channel; nothing is dialled before the first call."""
-        super().__init__(address, timeout_s=timeout_s, retries=retries, random=random, credentials=credentials)
+        super().__init__(
+            address, timeout_s=timeout_s, retries=retries, random=random, credentials=credentials, login=login
+        )
         self._queues = queue_pb2_grpc.QueueServiceStub(self._channel)
         self._jobs = job_pb2_grpc.JobServiceStub(self._channel)
         self._events = event_pb2_grpc.EventServiceStub(self._channel)
@@ -406,14 +410,9 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
             tail_line_count=tail_line_count,
             timestamps=timestamps,
         )
-        stream = self._jobs.GetJobLog(request, metadata=self._identity)
-        try:
-            async for response in stream:
+        async with aclosing(self.stream(self._jobs.GetJobLog, request)) as responses:
+            async for response in responses:
                 yield response.data
-        except grpc.RpcError as error:
-            raise to_error(error) from None
-        finally:
-            stream.cancel()
 
     def watch(
         self,
@@ -443,7 +442,7 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
             BackendUnavailable: The server was away for longer than the retries last.
         """
 
-        def open_stream(at: str) -> EventStream:
+        async def open_stream(at: str) -> EventStream:
             return self._events.WatchJobSet(
                 event_pb2.WatchJobSetRequest(
                     queue=queue,
@@ -454,7 +453,7 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
                     label_selector=label_selector,
                     allow_missing=allow_missing,
                 ),
-                metadata=self._identity,
+                metadata=await self.identity(),
             )
 
         return watch_job_set(
@@ -462,6 +461,7 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
             cursor=cursor,
             until_finished=until_finished,
             pause=self.pause,
+            can_identify_anew=self.can_identify_anew,
         )
 
     # --- clusters and nodes ---------------------------------------------------------------------------------------
@@ -578,11 +578,10 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
 
     async def dump_state(self, pool: str = "") -> AsyncIterator[str]:
         """Give the leader's state as pieces of JSON text, to be joined; not repeated, since the state moves on."""
-        try:
-            async for response in self._debug.DumpState(debug_pb2.DumpStateRequest(pool=pool), metadata=self._identity):
+        request = debug_pb2.DumpStateRequest(pool=pool)
+        async with aclosing(self.stream(self._debug.DumpState, request)) as responses:
+            async for response in responses:
                 yield response.chunk
-        except grpc.RpcError as error:
-            raise to_error(error) from None
 
 
 def _set_target(

@@ -9,7 +9,8 @@ The file is `$ARGOSY_CONFIG`, else `argosy/config.toml` below `$XDG_CONFIG_HOME`
     authority_file = "~/authority.pem"
     token_file = "~/token"
 
-It names files of secrets and holds none.
+It names files of secrets and holds none. A context whose user logs in at an issuer has `issuer` and `client_id`, and if
+need be `issuer_authority_file` and `scope`; `argosy login` keeps the tokens in `NAME/login.json` beside it.
 
 Source: `docs/security.md`.
 """
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from argosy.channel_credentials import ChannelCredentials
+from argosy_client.login import Login, LoginSettings
 from argosy_core.errors import InvalidRequest, NotFound
 
 __all__ = [
@@ -44,6 +46,12 @@ _FILES: Final = {
     "key_file": "key.pem",
     "token_file": "token",
 }
+_LOGIN: Final = {
+    "issuer": "issuer",
+    "client_id": "client_id",
+    "issuer_authority_file": "authority_file",
+    "scope": "scope",
+}
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
 
 
@@ -55,6 +63,12 @@ class ClientContext:
     """host:port."""
     credentials: ChannelCredentials = field(default_factory=ChannelCredentials)
     """How it is known, and who calls."""
+    login: LoginSettings | None = None
+    """Where the user logs in, if servers take tokens of an issuer."""
+
+    def open_login(self) -> Login | None:
+        """Return the user's login, for `ArgosyClient`; None for a context that needs none."""
+        return None if self.login is None else Login(self.login)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +135,8 @@ def write_contexts(contexts: ClientContexts, path: Path | None = None) -> None:
         if not _NAME.fullmatch(name):
             raise InvalidRequest(f"{name!r} is no context's name: 1 to 63 letters, digits, '-' and '_'")
         values = {"server": context.server, **asdict(context.credentials)}
+        if context.login is not None:
+            values |= {key: getattr(context.login, name) for key, name in _LOGIN.items()}
         # Strings of JSON are strings of TOML.
         lines += ["", f"[contexts.{name}]", *(f"{key} = {json.dumps(text)}" for key, text in values.items() if text)]
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -134,8 +150,12 @@ def export_context(context: ClientContext) -> str:
     """Return a context with what its files hold, JSON: a secret.
 
     Raises:
-        InvalidRequest: A file cannot be read.
+        InvalidRequest: A file cannot be read, or its user logs in, which everybody does for themselves.
     """
+    if context.login is not None:
+        raise InvalidRequest(
+            f"users of this context log in at {context.login.issuer}; make it with `argosy context set`"
+        )
     bundle: dict[str, object] = {"server": context.server, "server_name": context.credentials.server_name}
     for key in _FILES:
         place = str(getattr(context.credentials, key))
@@ -180,11 +200,17 @@ def import_context(text: str, name: str) -> ClientContext:
 
 
 def _read(path: Path, name: str, table: object) -> ClientContext:
-    known = {"server", *(one.name for one in fields(ChannelCredentials))}
+    known = {"server", *(one.name for one in fields(ChannelCredentials)), *_LOGIN}
     if not isinstance(table, dict) or not table.keys() <= known or not all(isinstance(v, str) for v in table.values()):
         raise InvalidRequest(f"{path}: contexts.{name} may have the texts {', '.join(sorted(known))}, and nothing else")
     values = dict(table)
     server = values.pop("server", "")
     if not server:
         raise InvalidRequest(f"{path}: contexts.{name} needs a server, as in 127.0.0.1:50051")
-    return ClientContext(server=server, credentials=ChannelCredentials(**values))
+    said = {attribute: values.pop(key) for key, attribute in _LOGIN.items() if key in values}
+    login = None
+    if said:
+        if not said.keys() >= {"issuer", "client_id"}:
+            raise InvalidRequest(f"{path}: contexts.{name} needs both issuer and client_id, or neither")
+        login = LoginSettings(**said, file=str(path.parent / name / "login.json"))
+    return ClientContext(server=server, credentials=ChannelCredentials(**values), login=login)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from random import Random
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
@@ -16,6 +16,7 @@ import grpc
 
 from argosy.channel_credentials import ChannelCredentials, UnusableCredentialsError, open_aio_channel
 from argosy_client.backoff import RetryPolicy
+from argosy_client.login import Login
 from argosy_client.propagation import trace_metadata
 from argosy_client.rpc_errors import is_repeatable, to_error
 from argosy_core.errors import ArgosyError, InvalidRequest
@@ -44,6 +45,16 @@ class _Method(Protocol[_Request_contra, _Response_co]):
     ) -> Awaitable[_Response_co]: ...
 
 
+class _Stream(Protocol[_Response_co]):
+    def __aiter__(self) -> AsyncIterator[_Response_co]: ...
+
+    def cancel(self) -> bool: ...
+
+
+class _StreamMethod(Protocol[_Request_contra, _Response_co]):
+    def __call__(self, request: _Request_contra, *, metadata: tuple[tuple[str, str], ...]) -> _Stream[_Response_co]: ...
+
+
 class RepeatedCalls:
     """A channel to one server.
 
@@ -53,6 +64,7 @@ class RepeatedCalls:
         retries: How long and how often calls are repeated.
         random: Where jitter comes from.
         credentials: How the server is known, and who calls.
+        login: What the user logged in for, whose token is sent instead of the credentials'; refreshed in time.
 
     Raises:
         InvalidRequest: A file of the credentials cannot be read, or a token would travel in the clear.
@@ -66,6 +78,7 @@ class RepeatedCalls:
         retries: RetryPolicy | None,
         random: Random | None,
         credentials: ChannelCredentials | None,
+        login: Login | None,
     ) -> None:
         """Prepare the channel; nothing is dialled before the first call."""
         self.address = address
@@ -73,10 +86,11 @@ class RepeatedCalls:
         self._timeout_s = timeout_s
         self._retries = retries or RetryPolicy()
         self._random = random or Random()
-        credentials = credentials or ChannelCredentials()
+        self._credentials = credentials or ChannelCredentials()
+        self._login = login
         try:
-            self._identity = credentials.metadata(address)
-            self._channel = open_aio_channel(address, credentials, _CHANNEL_OPTIONS)
+            self._identity = () if login is not None else self._credentials.metadata(address)
+            self._channel = open_aio_channel(address, self._credentials, _CHANNEL_OPTIONS)
         except UnusableCredentialsError as cause:
             raise InvalidRequest(str(cause)) from cause
         self.retry_count = 0
@@ -94,13 +108,46 @@ class RepeatedCalls:
         """Close the channel; calls under way end with an error."""
         await self._channel.close()
 
+    async def identity(self) -> tuple[tuple[str, str], ...]:
+        """Return what each call carries to say who calls; the token of a login is refreshed if it ends soon.
+
+        Raises:
+            NotAuthenticated: Nobody is logged in, or the login has ended.
+            BackendUnavailable: The token has ended, and the issuer cannot be asked for another.
+            InvalidRequest: The token would travel in the clear.
+        """
+        if self._login is not None and self._login.is_due:
+            token = await asyncio.to_thread(self._login.token)
+            try:
+                self._identity = self._credentials.metadata(self.address, token)
+            except UnusableCredentialsError as cause:
+                raise InvalidRequest(str(cause)) from cause
+        return self._identity
+
+    def can_identify_anew(self) -> bool:
+        """Return whether a call that was refused for its token would carry another one now."""
+        return self._login is not None and self._login.is_due
+
+    async def stream(
+        self, method: _StreamMethod[_Request_contra, _Response_co], request: _Request_contra
+    ) -> AsyncGenerator[_Response_co]:
+        """Give what a stream answers, once."""
+        stream = method(request, metadata=await self.identity())
+        try:
+            async for response in stream:
+                yield response
+        except grpc.RpcError as error:
+            raise to_error(error) from None
+        finally:
+            stream.cancel()
+
     async def call(
         self, method: _Method[_Request_contra, _Response_co], request: _Request_contra, *, repeat: bool = True
     ) -> _Response_co:
         """Make a call; repeat it while it fails for want of the server and `repeat` allows it."""
         started_s = time.monotonic()
         failed_count = 0
-        metadata = (*self._identity, *trace_metadata())
+        metadata = (*await self.identity(), *trace_metadata())
         while True:
             try:
                 return await method(request, timeout=self._timeout_s, metadata=metadata)

@@ -15,7 +15,7 @@ from argosy.api.v1 import event_pb2
 from argosy_client.codec import event_batch_of
 from argosy_client.rpc_errors import is_repeatable, to_error
 from argosy_client.values import OPEN_STATES, EventBatch
-from argosy_core.errors import ArgosyError
+from argosy_core.errors import ArgosyError, BackendUnavailable, NotAuthenticated
 
 __all__ = ["EventStream", "watch_job_set"]
 
@@ -32,12 +32,23 @@ class EventStream(Protocol):
         ...
 
 
+def _passing(caught: grpc.RpcError | BackendUnavailable, can_identify_anew: Callable[[], bool]) -> ArgosyError:
+    """Return what ended a stream that may be opened again; raise anything else."""
+    if isinstance(caught, BackendUnavailable):
+        return caught
+    error = to_error(caught)
+    if is_repeatable(caught) or (isinstance(error, NotAuthenticated) and can_identify_anew()):
+        return error
+    raise error from None
+
+
 async def watch_job_set(
-    open_stream: Callable[[str], EventStream],
+    open_stream: Callable[[str], Awaitable[EventStream]],
     *,
     cursor: str,
     until_finished: bool,
     pause: Callable[[int, float, ArgosyError | None], Awaitable[bool]],
+    can_identify_anew: Callable[[], bool],
 ) -> AsyncIterator[EventBatch]:
     """Give batches of events; every event once, whatever happens to the connection.
 
@@ -50,6 +61,7 @@ async def watch_job_set(
         until_finished: The streams end once all jobs are terminal.
         pause: Given the failed attempts in a row, the seconds since the last success and the last error if there is
             one, waits and returns whether to try again.
+        can_identify_anew: Returns whether a stream that ended with its token would be opened with another one.
     """
     last_number = 0
     failed_count = 0
@@ -58,8 +70,9 @@ async def watch_job_set(
     while True:
         error: ArgosyError | None = None
         heard = finished = False
-        stream = open_stream(cursor)
+        stream: EventStream | None = None
         try:
+            stream = await open_stream(cursor)
             async for response in stream:
                 heard, failed_count, silent_end_count, success_s = True, 0, 0, time.monotonic()
                 batch = event_batch_of(response, after_number=last_number)
@@ -68,12 +81,11 @@ async def watch_job_set(
                 cursor = batch.cursor or cursor
                 finished = not any(batch.state_counts.get(state, 0) for state in OPEN_STATES)
                 yield batch
-        except grpc.RpcError as caught:
-            error = to_error(caught)
-            if not is_repeatable(caught):
-                raise error from None
+        except (grpc.RpcError, BackendUnavailable) as caught:
+            error = _passing(caught, can_identify_anew)
         finally:
-            stream.cancel()  # also when the reader stops in between; nothing happens to a stream that has ended
+            if stream is not None:
+                stream.cancel()  # also when the reader stops in between; nothing happens to a stream that has ended
         if error is None and until_finished:
             silent_end_count += not heard
             if finished or silent_end_count > 1:

@@ -54,22 +54,23 @@ class ChannelCredentials:
     token_file: str = ""
     """File that holds the token that the caller sends; read for each stream or client. Empty sends none."""
 
-    def metadata(self, address: str) -> tuple[tuple[str, str], ...]:
+    def metadata(self, address: str, token: str = "") -> tuple[tuple[str, str], ...]:
         """Return what each call to a server carries: the token.
 
         Args:
             address: host:port of the server: a token travels over TLS, or stays on this machine.
+            token: What is sent; else what the file holds.
 
         Raises:
             UnusableCredentialsError: The file cannot be read, or the token would travel in the clear.
         """
-        if not self.token_file:
+        if not self.token_file and not token:
             return ()
         if not self.authority_file and not _is_loopback(address):
             raise UnusableCredentialsError(
                 f"a token would travel to {address} in the clear; name the authority that signs its certificate"
             )
-        token = _read(self.token_file).decode("ascii", "replace").strip()
+        token = token or _read(self.token_file).decode("ascii", "replace").strip()
         if not token.isascii() or not token.isprintable() or not token:
             raise UnusableCredentialsError(f"file {self.token_file!r} holds no token")
         return (("authorization", f"Bearer {token}"),)

@@ -12,7 +12,7 @@ import secrets
 import ssl
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,6 +26,15 @@ __all__ = ["CLIENT_ID", "FakeIssuer"]
 
 CLIENT_ID: Final = "argosy-command"
 """The client that people log in with, and whom tokens are for."""
+
+
+class _QuietServer(ThreadingHTTPServer):
+    """Says nothing of clients that go away, as those do that do not trust the certificate."""
+
+    daemon_threads = True
+
+    def handle_error(self, *args: object) -> None:
+        """Say nothing."""
 
 
 class FakeIssuer:
@@ -48,6 +57,8 @@ class FakeIssuer:
         """How long tokens are good."""
         self.asked: Counter[str] = Counter()
         """How often each path was asked for."""
+        self.seen: defaultdict[str, threading.Event] = defaultdict(threading.Event)
+        """Set once a path was asked for and answered."""
         self.published: list[dict[str, Any]] = []
         """Keys that are published, as JWKs."""
         self.answers: dict[str, tuple[int, bytes]] = {}
@@ -68,8 +79,7 @@ class FakeIssuer:
             def log_message(self, *args: object) -> None:
                 del args
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _QuietServer(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
@@ -99,6 +109,10 @@ class FakeIssuer:
         self.key, self.key_id = ec.generate_private_key(ec.SECP256R1()), key_id
         public = jwt.algorithms.ECAlgorithm.to_jwk(self.key.public_key(), as_dict=True)
         self.published = [{**public, "kid": key_id, "use": "sig"}]
+
+    def allow_device(self, code: str) -> None:
+        """Take a device's code as one that was asked for."""
+        self._codes[code] = {}
 
     def token(self, *, headers: dict[str, Any] | None = None, **claims: Any) -> str:  # noqa: ANN401 - claims are JSON
         """Return a signed token of whoever logs in; claims that are None are left out."""
@@ -130,6 +144,7 @@ class FakeIssuer:
         handler.send_header("Content-Length", str(len(content)))
         handler.end_headers()
         handler.wfile.write(content)
+        self.seen[path].set()
 
     def _document(self, path: str, form: dict[str, str]) -> tuple[HTTPStatus, dict[str, Any]]:
         match path:
@@ -140,6 +155,7 @@ class FakeIssuer:
                     "authorization_endpoint": f"{self.url}/authorize",
                     "device_authorization_endpoint": f"{self.url}/device",
                     "token_endpoint": f"{self.url}/token",
+                    "revocation_endpoint": f"{self.url}/revoke",
                 }
             case "/keys":
                 return HTTPStatus.OK, {"keys": self.published}
@@ -152,6 +168,9 @@ class FakeIssuer:
                 }  # fmt: skip
             case "/token":
                 return self._grant(form)
+            case "/revoke":
+                self._refreshes.discard(form.get("token", ""))
+                return HTTPStatus.OK, {}
         return HTTPStatus.NOT_FOUND, {}
 
     def _authorize(self, form: dict[str, str]) -> str:

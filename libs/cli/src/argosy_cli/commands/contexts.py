@@ -31,6 +31,10 @@ def context_group() -> None:
 @click.option("--authority-file", default="", help="Authorities that sign its certificate, PEM; or `system`.")
 @click.option("--server-name", default="", help="Name in its certificate, if it is not the one dialled.")
 @click.option("--token-file", type=_file, help="File that holds your token.")
+@click.option("--issuer", default="", metavar="URL", help="Where you log in with `argosy login`.")
+@click.option("--client-id", default="", help="The client at the issuer that you log in with.")
+@click.option("--issuer-authority-file", type=_file, help="Authorities that sign its certificate, if not the system's.")
+@click.option("--scope", default="", help="What is asked for there; `openid offline_access` unless set.")
 @click.option("--certificate-file", type=_file, help="Your certificate, PEM.")
 @click.option("--key-file", type=_file, help="Its key, PEM.")
 @output_options
@@ -45,10 +49,15 @@ def set_(  # noqa: PLR0913 - one for each option
     token_file: Path | None,
     certificate_file: Path | None,
     key_file: Path | None,
+    issuer: str,
+    client_id: str,
+    issuer_authority_file: Path | None,
+    scope: str,
 ) -> None:
     """Make the context NAME, or change it, and use it."""
     from argosy_client import ChannelCredentials
     from argosy_client.contexts import ClientContext, read_contexts, write_contexts
+    from argosy_client.login import LoginSettings
 
     authority = Path(authority_file).absolute() if authority_file not in {"", "system"} else authority_file
     credentials = ChannelCredentials(
@@ -58,8 +67,15 @@ def set_(  # noqa: PLR0913 - one for each option
         certificate_file=_absolute(certificate_file),
         key_file=_absolute(key_file),
     )
+    if bool(issuer) != bool(client_id) or (issuer and token_file):
+        raise click.UsageError("--issuer and --client-id go together, and without --token-file.")
+    login = None
+    if issuer:
+        given = {"authority_file": _absolute(issuer_authority_file), "scope": scope}
+        chosen = {key: value for key, value in given.items() if value}
+        login = LoginSettings(issuer=issuer, client_id=client_id, **chosen)
     known = read_contexts()
-    made = ClientContext(server=address, credentials=credentials)
+    made = ClientContext(server=address, credentials=credentials, login=login)
     write_contexts(replace(known, current=name, contexts={**known.contexts, name: made}))
     _print(context)
 
@@ -139,7 +155,7 @@ def _print(context: click.Context) -> None:
         Column("NAME", lambda c: c[0] + (" *" if c[0] == known.current else "")),
         Column("SERVER", lambda c: c[1].server),
         Column("TLS", lambda c: "yes" if c[1].credentials.authority_file else "no"),
-        Column("TOKEN", lambda c: c[1].credentials.token_file or "-"),
+        Column("TOKEN", lambda c: c[1].login.issuer if c[1].login else c[1].credentials.token_file or "-"),
         Column("CERTIFICATE", lambda c: c[1].credentials.certificate_file or "-", wide=True),
     ]
     print_rows(settings_of(context), sorted(known.contexts.items()), columns, empty="no contexts")
