@@ -15,9 +15,10 @@ from typing import Any
 import jwt
 import pytest
 
+from argosy.issuer import unverified_claims
 from argosy_cli.root import run
 from argosy_client.contexts import read_contexts
-from argosy_client.login import Login, LoginSettings, claims_of
+from argosy_client.login import Login, LoginSettings
 from argosy_core.errors import BackendUnavailable, InvalidRequest, NotAuthenticated
 from argosy_testkit.fake_api import FakeApi
 from argosy_testkit.fake_issuer import CLIENT_ID, FakeIssuer
@@ -76,7 +77,7 @@ def test_code_of_a_device_logs_in_and_calls_carry_the_token(
     assert issuer.url in shown.err
     kept = json.loads(work.read_text())
     assert work.stat().st_mode & 0o777 == 0o600
-    assert claims_of(kept["token"])["sub"] == "alice"
+    assert unverified_claims(kept["token"])["sub"] == "alice"
     assert run(["whoami"]) == 0
     assert sent_token(api) == kept["token"]
     assert run(["context", "list"]) == 0
@@ -103,7 +104,7 @@ def test_browser_logs_in_with_proof_of_who_asked(work: Path, monkeypatch: pytest
     """The browser comes back to a port of this machine; the code is of use to nobody else."""
     monkeypatch.setattr("webbrowser.open", visit)
     assert run(["login", "--browser"]) == 0
-    assert claims_of(json.loads(work.read_text())["token"])["sub"] == "alice"
+    assert unverified_claims(json.loads(work.read_text())["token"])["sub"] == "alice"
 
 
 def test_answer_to_another_login_is_not_taken(
@@ -245,8 +246,8 @@ def test_login_without_a_refresh_token_ends_with_its_token(tmp_path: Path, issue
 
 def test_claims_of_what_is_no_token_are_none() -> None:
     """Reading an issuer's answer never fails."""
-    assert [claims_of(text) for text in ("", "a.b.c", "a..", "é.é.é")] == [{}] * 4
-    assert claims_of(jwt.encode({"a": 1}, "x" * 32)) == {"a": 1}
+    assert [unverified_claims(text) for text in ("", "a.b.c", "a..", "é.é.é")] == [{}] * 4
+    assert unverified_claims(jwt.encode({"a": 1}, "x" * 32)) == {"a": 1}
 
 
 def test_unreachable_issuer_is_told_without_secrets(tmp_path: Path, issuer: FakeIssuer) -> None:

@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from argosy_core.access import Principal
 from argosy_core.errors import BackendUnavailable, InvalidRequest, NotAuthenticated
+from argosy_runtime.access.cache import BoundedCache
 from argosy_runtime.access.guard import OidcSettings
-from argosy_runtime.access.oidc import BoundedCache, OidcTokens
+from argosy_runtime.access.oidc import OidcTokens
 from argosy_testkit.fake_issuer import CLIENT_ID, FakeIssuer
 
 CERTIFICATES = Path(__file__).parents[2] / "certificates"

@@ -17,8 +17,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from argosy.issuer import IssuerError, ask_issuer
-from argosy_client.login import LoginSettings, claims_of
+from argosy.issuer import IssuerError, ask_issuer, unverified_claims
+from argosy_client.login import LoginSettings
 from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotAuthenticated
 
 __all__ = ["log_in_by_browser", "log_in_by_device"]
@@ -118,7 +118,7 @@ def log_in_by_browser(
         )
     if status != _OK:
         raise NotAuthenticated(f"the issuer refused the login: {_reason(answer)}")
-    if claims_of(str(answer.get("id_token"))).get("nonce") != nonce:
+    if unverified_claims(str(answer.get("id_token"))).get("nonce") != nonce:
         raise NotAuthenticated("the issuer answered the token of another login; log in again")
     return answer
 

@@ -8,7 +8,6 @@ Source: `docs/security.md`; RFC 6749, section 6 (refresh); OpenID Connect Core 1
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import time
@@ -17,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from argosy.issuer import IssuerError, ask_issuer, discover_issuer
+from argosy.issuer import IssuerError, ask_issuer, discover_issuer, unverified_claims
 from argosy_core.errors import BackendUnavailable, InvalidRequest, NotAuthenticated
 
 __all__ = ["Login", "LoginSettings"]
@@ -110,7 +109,7 @@ class Login:
         """
         now_s = self._clock_s()
         token = answer.get("id_token")
-        end_s = claims_of(token).get("exp") if isinstance(token, str) else None
+        end_s = unverified_claims(token).get("exp") if isinstance(token, str) else None
         if not isinstance(token, str) or not isinstance(end_s, (int, float)):
             raise NotAuthenticated("the issuer answered no ID token; the scope of the login must have openid")
         early_s = min(_EARLY_S, _EARLY_RATIO * max(end_s - now_s, 0.0))
@@ -195,13 +194,3 @@ class Login:
         if (kept.issuer, kept.client_id) != (self.settings.issuer, self.settings.client_id):
             raise NotAuthenticated("the login is of another issuer; log in with `argosy login`")
         return kept
-
-
-def claims_of(token: str) -> Mapping[str, Any]:
-    """Return what a token says, unverified: it came from the issuer itself, over TLS. Empty for what is no token."""
-    try:
-        body = token.split(".")[1]
-        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    except (ValueError, IndexError, RecursionError):
-        return {}
-    return claims if isinstance(claims, dict) else {}

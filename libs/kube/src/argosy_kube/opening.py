@@ -19,8 +19,9 @@ from argosy_kube.simulated.shared import SharedCluster
 
 if TYPE_CHECKING:
     from argosy_kube.kubernetes.api.credentials import CredentialSource
+    from argosy_kube.kubernetes.token_reviews import TokenReviews
 
-__all__ = ["credential_source", "open_cluster", "open_scaler"]
+__all__ = ["credential_source", "open_cluster", "open_scaler", "open_token_reviews"]
 
 _FORMS: Final = (
     "write simulated:HOST:PORT, simulated:unix:PATH, kubernetes (default kubeconfig), kubernetes:PATH, "
@@ -104,6 +105,21 @@ def open_scaler(
         meter=meter,
         metrics=MetricsSource(metrics),
     )
+
+
+def open_token_reviews(address: str, *, timeout_s: float = 5.0) -> TokenReviews:
+    """Return what says whose the tokens of service accounts are, by the address of their cluster.
+
+    Args:
+        address: That of a Kubernetes; its forms are those of `open_cluster`.
+        timeout_s: How long a review may take.
+
+    Raises:
+        InvalidRequest: The address is not that of a Kubernetes, or there is no such kubeconfig.
+    """
+    from argosy_kube.kubernetes.token_reviews import TokenReviews
+
+    return TokenReviews(credential_source(address), timeout_s=timeout_s)
 
 
 def _simulated_place(address: str) -> str:

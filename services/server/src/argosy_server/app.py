@@ -9,6 +9,7 @@ Source: design sections 1 and 2.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from argosy.api.v1 import (
     access_pb2_grpc,
@@ -23,7 +24,7 @@ from argosy.debug.v1 import debug_pb2_grpc
 from argosy_core.job.policy import PodLevel, PodRights
 from argosy_core.job.spec import SpecLimits
 from argosy_eventlog.pulsar.settings import require_client
-from argosy_runtime.access.guard import Guard
+from argosy_runtime.access.guard import Authenticator, Guard
 from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
@@ -58,6 +59,9 @@ from argosy_store.api import ApiStore
 from argosy_store.migrate import check
 from argosy_store.outbox import EventOutbox
 from argosy_store.partitions import ensure_partitions
+
+if TYPE_CHECKING:
+    from argosy_kube.kubernetes.token_reviews import TokenReviews
 
 __all__ = ["ServerApp", "start_server"]
 
@@ -97,6 +101,7 @@ class ServerApp:
         """What callers may do."""
         self.refused_calls = RefusedCalls(self.store, self.threads)
         """Notes who was refused."""
+        self._reviews: TokenReviews | None = None
         guard = self._make_guard() if config.asks_who_calls else None
         self.server = GrpcServer(config.grpc, guard=guard)
         """The gRPC server."""
@@ -119,19 +124,30 @@ class ServerApp:
         async def invited_by(token_hash: str) -> str:
             return await self.threads.look_up(self.store.invited_cluster, token_hash)
 
-        authenticators = []
-        if self._config.access.oidc.issuer:
-            from argosy_runtime.access.oidc import OidcTokens  # of an extra
-
-            authenticators.append(OidcTokens(self._config.access.oidc).find)
         return Guard(
             self._config.access,
             rules=RULES,
             permissions_of=self.permissions.of,
             invited_by=invited_by,
-            authenticators=authenticators,
+            authenticators=self._authenticators(),
             on_refused=self.refused_calls.note,
         )
+
+    def _authenticators(self) -> list[Authenticator]:
+        """Return what tells whose token one is; what only some installations need is loaded where it is configured."""
+        access = self._config.access
+        found: list[Authenticator] = []
+        if access.oidc.issuer:
+            from argosy_runtime.access.oidc import OidcTokens
+
+            found.append(OidcTokens(access.oidc).find)
+        if access.service_accounts.cluster:
+            from argosy_kube.opening import open_token_reviews
+            from argosy_server.service_accounts import ServiceAccountTokens
+
+            self._reviews = open_token_reviews(access.service_accounts.cluster)
+            found.append(ServiceAccountTokens(access.service_accounts, self._reviews).find)
+        return found
 
     def _servicers(self) -> list[Servicer]:
         config = self._config
@@ -260,6 +276,8 @@ class ServerApp:
 
     async def _close_server(self) -> None:
         await self.server.stop(0.5)
+        if self._reviews is not None:
+            await self._reviews.close()
         await self.router.close()
 
     async def _close_store(self) -> None:

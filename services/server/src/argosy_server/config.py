@@ -112,7 +112,9 @@ class ServerConfig:
     @property
     def asks_who_calls(self) -> bool:
         """Whether callers must prove who they are."""
-        return bool(self.access.tokens_file or self.access.oidc.issuer or self.grpc.client_authority_file)
+        access = self.access
+        known = access.tokens_file or access.oidc.issuer or access.service_accounts.cluster
+        return bool(known or self.grpc.client_authority_file)
 
     @property
     def shares_default_namespace(self) -> bool:

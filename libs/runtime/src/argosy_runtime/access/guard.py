@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from argosy.channel_credentials import INVITATION_PREFIX, hash_token
 from argosy_core.access import ANYBODY, EVERYTHING, Permissions, Principal, Rule, Verb, is_subject
@@ -27,10 +27,12 @@ __all__ = [
     "AUTHORIZATION_KEY",
     "CALLER",
     "AccessSettings",
+    "Authenticator",
     "Caller",
     "CallerSettings",
     "Guard",
     "OidcSettings",
+    "ServiceAccountSettings",
     "cluster_guard",
 ]
 
@@ -48,6 +50,10 @@ _ALGORITHMS: Final = frozenset(
 )
 _SILENT: Final = "who calls is not known: send a token, or a client certificate"
 _UNKNOWN: Final = "the token is not known here; it may have been replaced or revoked"
+
+
+Authenticator: TypeAlias = Callable[[str], Awaitable[Principal | None]]
+"""Says whose token one is; None if it is of a kind that it knows nothing of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +111,31 @@ class OidcSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceAccountSettings:
+    """Which Kubernetes' service accounts may call."""
+
+    cluster: str = ""
+    """The Kubernetes whose service accounts count: `kubernetes:in-cluster`, `kubernetes:PATH` or
+    `kubernetes:PATH#CONTEXT` of a kubeconfig, whose user needs the cluster role `system:auth-delegator`. Empty for
+    none."""
+    audiences: tuple[str, ...] = ("argosy",)
+    """Whom tokens must be for, one of these; never the API server itself, whose tokens every pod may have."""
+    prefix: str = ""
+    """What is put before names, as in `west:system:serviceaccount:science:notebook`, and before groups."""
+    keep_s: float = 30.0
+    """How long an answer of the cluster is remembered; a token whose pod is gone counts so much longer."""
+
+    def __post_init__(self) -> None:
+        """Refuse an empty list of audiences.
+
+        Raises:
+            InvalidRequest: No audience is named.
+        """
+        if not self.audiences:
+            raise InvalidRequest("access.service_accounts.audiences must name whom tokens are for")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings(CallerSettings):
     """How it is known who calls, and who may do everything from the beginning."""
 
@@ -114,6 +145,8 @@ class AccessSettings(CallerSettings):
     """How long a caller's grants are remembered; a changed grant counts so much later at other replicas."""
     oidc: OidcSettings = field(default_factory=OidcSettings)
     """Which tokens of an OpenID Connect issuer count."""
+    service_accounts: ServiceAccountSettings = field(default_factory=ServiceAccountSettings)
+    """Which Kubernetes' service accounts may call."""
     audit_retention_days: int = 90
     """Full days that it is kept who changed what."""
     authority_file: str = ""
@@ -215,7 +248,7 @@ class Guard:
         rules: Mapping[str, Rule],
         permissions_of: Callable[[Principal], Awaitable[Permissions]],
         invited_by: Callable[[str], Awaitable[str]] | None = None,
-        authenticators: Sequence[Callable[[str], Awaitable[Principal | None]]] = (),
+        authenticators: Sequence[Authenticator] = (),
         on_refused: Callable[[str, Principal, str], None] | None = None,
     ) -> None:
         """Read the files."""

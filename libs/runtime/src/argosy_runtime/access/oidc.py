@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import jwt
 
@@ -22,10 +22,11 @@ from argosy.channel_credentials import hash_token
 from argosy.issuer import IssuerError, ask_issuer, discover_issuer
 from argosy_core.access import Principal, is_subject
 from argosy_core.errors import BackendUnavailable, NotAuthenticated
+from argosy_runtime.access.cache import BoundedCache
 from argosy_runtime.access.guard import OidcSettings
 from argosy_runtime.logs import get_logger
 
-__all__ = ["MAX_GROUP_COUNT", "BoundedCache", "OidcTokens"]
+__all__ = ["MAX_GROUP_COUNT", "OidcTokens"]
 
 MAX_GROUP_COUNT: Final = 100
 """Groups of one user that are taken; servers pass no more on to each other."""
@@ -39,33 +40,7 @@ _KEY_TYPES: Final = frozenset({"RSA", "EC", "OKP"})  # no secrets: who could ver
 _UNREADABLE: Final = "the token is no signed token of the issuer"
 _MISREAD: Final = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
 
-Value = TypeVar("Value")
 _Keys: TypeAlias = Mapping[str, jwt.PyJWK]
-
-
-class BoundedCache(Generic[Value]):
-    """Values that are known until a time, by a text; of more than so many those that were put in last."""
-
-    def __init__(self, max_count: int) -> None:
-        """Start empty."""
-        self._max_count = max_count
-        self._known: dict[str, tuple[Value, float]] = {}
-
-    def get(self, name: str, now_s: float) -> Value | None:
-        """Return a value; None if it is not known, or no more. O(1)."""
-        found = self._known.get(name)
-        return found[0] if found is not None and now_s < found[1] else None
-
-    def put(self, name: str, value: Value, until_s: float) -> None:
-        """Keep a value until a time. O(1)."""
-        self._known.pop(name, None)
-        if len(self._known) >= self._max_count:
-            del self._known[next(iter(self._known))]
-        self._known[name] = value, until_s
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._known.clear()
 
 
 class _UnknownKeyError(Exception):

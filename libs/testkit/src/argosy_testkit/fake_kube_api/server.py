@@ -64,6 +64,10 @@ class FakeKubeApi:
         """Token that callers must come with; tests may change it."""
         self.uses: dict[tuple[str, str], tuple[str, str]] = {}
         """Quantities of cpu and memory that the metrics API tells, by (namespace, name) of pods."""
+        self.accounts: dict[str, tuple[str, str]] = {}
+        """Name and audience of service accounts, by their token."""
+        self.reviewed: list[str] = []
+        """Tokens that were reviewed."""
         self.most_under_way = 0
         """Most calls, streams apart, that were under way at once."""
         self._under_way = 0
@@ -150,7 +154,10 @@ class FakeKubeApi:
         try:
             if request.headers.get("Authorization") != f"Bearer {self.token}":
                 raise Refusal(401, "Unauthorized", "Unauthorized")
-            body = self._measured(request) or await self._answer(request)
+            if request.path.endswith("/tokenreviews"):
+                body: Any = 201, msgspec.json.encode({"status": self._review((await request.json())["spec"])})
+            else:
+                body = self._measured(request) or await self._answer(request)
         except Refusal as refusal:
             return _refuse(refusal)
         if isinstance(body, web.StreamResponse):
@@ -191,6 +198,15 @@ class FakeKubeApi:
             "bad-utf8": body.replace(b'"uid":"', b'"uid":"\xff\xfe', 1),
         }[fault.kind]
         return web.Response(body=spoiled, content_type="application/json")
+
+    def _review(self, spec: Document) -> Document:
+        self.reviewed.append(spec["token"])
+        account, audience = self.accounts.get(spec["token"], ("", ""))
+        if audience not in spec["audiences"]:
+            return {"authenticated": False, "error": "invalid bearer token"}
+        namespace = account.split(":")[2]
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+        return {"authenticated": True, "user": {"username": account, "groups": groups}, "audiences": [audience]}
 
     async def _answer(self, request: web.Request) -> tuple[int, bytes] | web.StreamResponse:
         parts = request.path.strip("/").split("/")
