@@ -62,6 +62,12 @@ async def test_update_queue_changes_what_the_mask_names_and_nothing_else(api: An
     made = await create(api, Queue(name="blue", weight=3.0, namespaces=["a"], max_queued_count=7))
     changed = await update(api, Queue(name="blue", etag=made.etag, max_queued_count=9, weight=5.0), "max_queued_count")
     assert (changed.weight, list(changed.namespaces), changed.max_queued_count) == (3.0, ["a"], 9)
+    rates = Queue(name="blue", etag=changed.etag, submit_rate_per_s=2.5, lease_rate_per_s=0.1)
+    changed = await update(api, rates, "submit_rate_per_s", "lease_rate_per_s")
+    assert (changed.submit_rate_per_s, changed.lease_rate_per_s, changed.max_queued_count) == (2.5, 0.1, 9)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await update(api, Queue(name="blue", etag=changed.etag, lease_rate_per_s=-1), "lease_rate_per_s")
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     reset = await update(api, Queue(name="blue", etag=changed.etag, namespaces=["b"]), "*")
     assert (reset.weight, list(reset.namespaces), reset.max_queued_count) == (1.0, ["b"], 0)
 

@@ -14,6 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from argosy.api.v1 import job_pb2, queue_pb2
 from argosy.lease.v1 import lease_pb2
+from argosy_core.errors import QuotaExceeded
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.identity import parse_id
 from argosy_core.job.interning import Layout
@@ -236,6 +237,26 @@ async def test_submit_keeps_limits_at_all_replicas_while_nobody_leads(api: Any, 
     assert len(accepted) == 16
     refused = {answer.code() for answer in answers if isinstance(answer, grpc.aio.AioRpcError)}
     assert refused == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
+async def test_submit_keeps_the_rate_of_a_queue_at_all_replicas(api: Any, serve: Any) -> None:
+    """Ten seconds' worth at once over all of them; then the refusal says when, repeats and other queues pass."""
+    await api.make_queue("slow", submit_rate_per_s=0.5)
+    async with serve(api.url, api={"queue_cache_s": 0.0}) as other:
+        request = {"queue": "slow", "client_id": "c", "count": 4}
+        ids = await api.submit(request)
+        await other.submit({"queue": "slow", "count": 100})
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await api.submit({"queue": "slow"})
+        assert await other.submit(request) == ids
+        await api.submit()
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "queue 'slow' takes 0.5 jobs a second; submit again in" in str(caught.value.details())
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, QuotaExceeded)
+    assert error.reason == "SUBMIT_RATE"
+    assert error.retry_delay_s is not None
+    assert 180.0 < error.retry_delay_s <= 198.0
 
 
 async def test_submit_goes_on_while_lists_hang(database_url: str, serve: Any) -> None:

@@ -298,6 +298,19 @@ def test_refused_request_leaves_its_client_ids_to_others(world: StoreWorld) -> N
     assert client_ids(world).keys() == {"a", "x"}
 
 
+def test_submit_rate_is_kept_in_one_transaction_and_over_several(world: StoreWorld) -> None:
+    """A request that goes beyond ten seconds' worth is the last one; its debt outlasts the transaction."""
+    limits = {world.queue.queue_id: QueueLimit(name="team", max_queued_count=1000, known_count=0, submit_rate_per_s=1)}
+    parts = [world.request(count, limits=limits) for count in (4, 20, 1)]
+    first, second, third = world.submit(*parts)
+    assert (first.error, second.error) == (None, None)
+    assert isinstance(third.error, QuotaExceeded)
+    (again,) = world.submit(world.request(1, limits=limits))
+    assert isinstance(again.error, QuotaExceeded)
+    assert again.error.retry_delay_s == pytest.approx(14.0, abs=1.0)
+    assert len(stored(world)) == 24
+
+
 def test_queue_has_the_jobs_waiting_that_no_leader_has_taken(world: StoreWorld) -> None:
     """Jobs count as waiting from their acceptance on; once their news is taken, the leader's count stands for them."""
     world.submit_jobs(3)

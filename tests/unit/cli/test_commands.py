@@ -28,6 +28,10 @@ def test_queue_commands_make_show_change_and_delete(api: FakeApi, argosy: Any) -
     changed = argosy("queue", "update", "science", "--max-queued", "5", "--parent", "all", "--max-running", "3")
     limited = argosy("queue", "update", "science", "--max-amount", "cpu=64", "--max-amount", "memory=1Ti")
     assert argosy("queue", "update", "science", "--max-amount", "cpu").code == 2
+    rated = argosy("queue", "update", "science", "--submit-rate", "2.5", "--lease-rate", "0.1")
+    assert ("most submits a second: 2.5" in rated.out, "most leases a second:  0.1" in rated.out) == (True, True)
+    assert list(api.requests["UpdateQueue"][-1].update_mask.paths) == ["submit_rate_per_s", "lease_rate_per_s"]
+    assert {"SUBMITS/S", "LEASES/S"} <= set(argosy("queue", "list", "-o", "wide").out.split())
     argosy("queue", "cordon", "science", "--reason", "repair")
     listed = argosy("queue", "list")
     deleted = argosy("queue", "delete", "science")

@@ -42,6 +42,8 @@ class Queues:
             "parent": "",
             "max_running_count": 0,
             "max_running_amounts": (),
+            "submit_rate_per_s": 3.0,
+            "lease_rate_per_s": 0.0,
             "deleted": False,
         }
         there = [name for name in names if name in NAMES]

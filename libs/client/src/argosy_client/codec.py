@@ -95,6 +95,8 @@ def queue_message(queue: Queue) -> queue_pb2.Queue:
         parent=queue.parent,
         max_running_count=queue.max_running_count,
         max_running_amounts=queue.max_running_amounts,
+        submit_rate_per_s=queue.submit_rate_per_s,
+        lease_rate_per_s=queue.lease_rate_per_s,
         etag=queue.etag,
     )
 
@@ -109,6 +111,8 @@ def queue_of(message: queue_pb2.Queue) -> Queue:
         parent=message.parent,
         max_running_count=message.max_running_count,
         max_running_amounts=dict(message.max_running_amounts),
+        submit_rate_per_s=message.submit_rate_per_s,
+        lease_rate_per_s=message.lease_rate_per_s,
         namespaces=tuple(message.namespaces),
         cordoned=message.HasField("cordon"),
         cordon_reason=message.cordon.reason,

@@ -122,7 +122,7 @@ class Explanation:
     """Jobs of its queue before it."""
     wait_reason: str
     """Why it waits: mismatch, no_room, conflict, plugin, fault, held, dependency, promised, limit, cordoned, away,
-    no_leader, back_off; empty if for its turn, or not."""
+    no_leader, back_off, rate; empty if for its turn, or not."""
     cluster_reasons: tuple[ClusterWaitReason, ...]
     """Why single clusters have no node for it."""
     filters: tuple[FilterCount, ...]

@@ -51,7 +51,7 @@ OPEN_STATES: Final = frozenset({"queued", "leased", "running"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue; the fields below `max_running_amounts` are given by the server."""
+    """A queue; the fields below `lease_rate_per_s` are given by the server."""
 
     name: str
     """Name, unique in the installation."""
@@ -69,6 +69,10 @@ class Queue:
     """Most jobs that are leased or run at once; 0 for no limit."""
     max_running_amounts: Mapping[str, int] = field(default_factory=dict)
     """Most of each resource that these hold together, base units; a resource that is not named has no limit."""
+    submit_rate_per_s: float = 0.0
+    """Most jobs that may be submitted in a second, ten seconds' worth at once; 0 for no limit."""
+    lease_rate_per_s: float = 0.0
+    """Most jobs that begin in a second, ten seconds' worth at once; 0 for no limit."""
     cordoned: bool = False
     """No job of the queue becomes pending."""
     cordon_reason: str = ""

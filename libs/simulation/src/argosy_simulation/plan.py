@@ -21,6 +21,7 @@ from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.members import member_of
 from argosy_core.job.options import JobOptions
 from argosy_core.nodes import NodeSpec
+from argosy_core.queueing import QueueLimits
 from argosy_core.resources import PODS
 from argosy_core.scheduler import JobColumns, JobSetView, QueueView, SpecReference
 
@@ -95,6 +96,8 @@ class WorldPlan:
     """Job -> what it waits for, and the earlier jobs that it waits for."""
     parents: Mapping[str, str] = field(default_factory=dict)
     """Name of a queue -> name of the one above it."""
+    limits: Mapping[str, QueueLimits] = field(default_factory=dict)
+    """Limits of queues that have any, by name."""
 
     def __post_init__(self) -> None:
         """Refuse columns that do not fit each other.
@@ -190,7 +193,13 @@ class JobBook:
     def queues(self) -> list[QueueView]:
         """Return the queues."""
         return [
-            QueueView(queue_id=i, name=name, weight=weight, parent=self.plan.parents.get(name, ""))
+            QueueView(
+                queue_id=i,
+                name=name,
+                weight=weight,
+                parent=self.plan.parents.get(name, ""),
+                limits=self.plan.limits.get(name, QueueLimits()),
+            )
             for i, (name, weight) in enumerate(self.plan.queues, 1)
         ]
 

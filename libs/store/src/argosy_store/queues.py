@@ -6,6 +6,7 @@ Source: design section 3, QueueService; section 4, table queues.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -24,11 +25,22 @@ EncodeQueues = Callable[[Sequence[int]], bytes]
 """Makes the payload of a `changes` row out of the ids of queues that changed."""
 
 _CHANGEABLE: Final = frozenset(
-    {"weight", "pool", "namespaces", "max_queued_count", "parent", "max_running_count", "max_running_amounts"}
+    {
+        "weight",
+        "pool",
+        "namespaces",
+        "max_queued_count",
+        "parent",
+        "max_running_count",
+        "max_running_amounts",
+        "submit_rate_per_s",
+        "lease_rate_per_s",
+    }
 )
 _INSERT: Final = (
     "INSERT INTO queues (name, weight, pool, namespaces, max_queued_count, parent, max_running_count,"
-    " max_running_amounts, create_time_us) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+    " max_running_amounts, submit_rate_per_s, lease_rate_per_s, create_time_us)"
+    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
     " ON CONFLICT (name) WHERE NOT deleted DO NOTHING"
     f" RETURNING {QUEUE_COLUMNS}"
 )
@@ -58,6 +70,8 @@ class QueueCalls:
         parent: str = "",
         max_running_count: int = 0,
         max_running_amounts: Sequence[str] = (),
+        submit_rate_per_s: float = 0.0,
+        lease_rate_per_s: float = 0.0,
     ) -> QueueRow:
         """Make a queue; an equal one by the same name is success.
 
@@ -69,7 +83,7 @@ class QueueCalls:
         with self._connections.read() as connection, connection.transaction_block():
             if parent:
                 check_parent(connection, name, parent=parent, pool=pool)
-            limits = (max_running_count, list(max_running_amounts))
+            limits = (max_running_count, list(max_running_amounts), submit_rate_per_s, lease_rate_per_s)
             values = [name, weight, pool, list(namespaces), max_queued_count, parent, *limits, create_time_us]
             row = connection.execute(_INSERT, values).fetchone()
             if row is not None:
@@ -78,10 +92,19 @@ class QueueCalls:
                 note_changes(connection, [("Queue", name, "")])
                 return made
             present = _find(connection, name)
-        wanted = (weight, pool, tuple(namespaces), max_queued_count, parent, max_running_count)
-        known = (present.weight, present.pool, present.namespaces, present.max_queued_count, present.parent)
-        same = (*known, present.max_running_count) == wanted
-        if not same or present.max_running_amounts != tuple(max_running_amounts):
+        wanted = replace(
+            present,
+            weight=weight,
+            pool=pool,
+            namespaces=tuple(namespaces),
+            max_queued_count=max_queued_count,
+            parent=parent,
+            max_running_count=max_running_count,
+            max_running_amounts=tuple(max_running_amounts),
+            submit_rate_per_s=submit_rate_per_s,
+            lease_rate_per_s=lease_rate_per_s,
+        )
+        if present != wanted:
             raise AlreadyExists(f"queue {name} exists with other settings; update it instead", resource=_resource(name))
         return present
 
@@ -252,6 +275,7 @@ class QueueCalls:
             "UPDATE queues SET deleted = true, version = version + 1 WHERE queue_id = %s", [present.queue_id]
         )
         connection.execute("DELETE FROM grants WHERE queue = %s", [name])
+        connection.execute("DELETE FROM queue_rates WHERE queue_id = %s", [present.queue_id])
         connection.execute(
             "UPDATE partition_state SET deleted_queue_ids = array_append(deleted_queue_ids, %s)", [present.queue_id]
         )

@@ -74,6 +74,7 @@ _API: Final[Mapping[str, Sequence[str]]] = {
     "pools": ("SELECT",),
     "queue_counts": ("SELECT",),
     "queue_policies": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "queue_rates": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "queues": ("SELECT", "INSERT", "UPDATE"),
     "runs": ("SELECT",),
     "scheduling_classes": ("SELECT", "INSERT", "UPDATE (last_used_day)"),

@@ -22,7 +22,10 @@ __all__ = [
     "read_amounts",
 ]
 
-_QUEUE_SETTINGS: Final = "namespaces, max_queued_count, parent, max_running_count, max_running_amounts, deleted"
+_QUEUE_SETTINGS: Final = (
+    "namespaces, max_queued_count, parent, max_running_count, max_running_amounts,"
+    " submit_rate_per_s, lease_rate_per_s, deleted"
+)
 QUEUE_COLUMNS: Final = (
     f"queue_id, name, weight, pool, cordoned, cordon_reason, version, create_time_us, {_QUEUE_SETTINGS}"
 )
@@ -72,6 +75,10 @@ class QueueRow:
     """Most jobs that are leased or run at once; 0 for no limit."""
     max_running_amounts: tuple[str, ...]
     """`resource=amount`, most that these hold together, base units; sorted."""
+    submit_rate_per_s: float
+    """Most jobs that may be submitted in a second; 0 for no limit."""
+    lease_rate_per_s: float
+    """Most jobs that begin in a second; 0 for no limit."""
     deleted: bool
     """Whether it takes no jobs any more."""
 

@@ -210,6 +210,7 @@ def _claim_within_limits(connection: StoreConnection, parts: Sequence[SubmitPart
                 part.error = room.take(part.request.queue_ids[part.keep])
                 refused |= part.error is not None
         if not refused:
+            room.store()
             return
         connection.run("ROLLBACK TO SAVEPOINT limits")
         for part in parts:

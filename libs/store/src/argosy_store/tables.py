@@ -70,6 +70,8 @@ queues: Final = sa.Table(
     sa.Column("parent", sa.Text, nullable=False, server_default=_EMPTY),
     sa.Column("max_running_count", sa.BigInteger, nullable=False, server_default=_ZERO),
     sa.Column("max_running_amounts", ARRAY(sa.Text), nullable=False, server_default=sa.text("'{}'")),
+    sa.Column("submit_rate_per_s", sa.Double, nullable=False, server_default=_ZERO),
+    sa.Column("lease_rate_per_s", sa.Double, nullable=False, server_default=_ZERO),
     sa.Index("queues_name", "name", unique=True, postgresql_where=sa.text("NOT deleted")),
 )
 """A queue. Deleted ones keep their row, since finished jobs still name them; their name is free again."""
@@ -444,6 +446,14 @@ queue_counts: Final = sa.Table(
     sa.Column("update_time_us", sa.BigInteger, nullable=False),
 )
 """How many jobs of a queue wait, as its leader counts them; lets an API replica bound a queue without counting rows."""
+
+queue_rates: Final = sa.Table(
+    "queue_rates",
+    metadata,
+    sa.Column("queue_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("paid_time_us", sa.BigInteger, nullable=False),
+)
+"""When all jobs that were submitted to a queue are paid for by its submit rate; only of queues that have one."""
 
 shared_state: Final = sa.Table(
     "shared_state",

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["queue"]
 
+_rates = (
+    click.option("--submit-rate", type=FiniteRange(0, 1_000_000), help="Most jobs submitted a second; 0 for no limit."),
+    click.option("--lease-rate", type=FiniteRange(0, 1_000_000), help="Most jobs begun a second; 0 for no limit."),
+)
 _AMOUNT_HELP = "Most of a resource that its jobs hold at once, as cpu=64 or memory=1Ti; may be repeated."
 
 
@@ -36,6 +40,8 @@ def queue() -> None:
 @click.option("--parent", default="", help="Queue that it stands below and shares with.")
 @click.option("--max-running", type=click.IntRange(0), default=0, help="Most jobs at once; 0 for no limit.")
 @click.option("--max-amount", "max_amounts", multiple=True, help=_AMOUNT_HELP)
+@_rates[0]
+@_rates[1]
 @common_options
 @click.pass_context
 def create(  # noqa: PLR0913 - an option each
@@ -49,6 +55,8 @@ def create(  # noqa: PLR0913 - an option each
     parent: str,
     max_running: int,
     max_amounts: tuple[str, ...],
+    submit_rate: float | None,
+    lease_rate: float | None,
 ) -> None:
     """Make a queue; an equal one by its name is success."""
     from argosy_client import Queue
@@ -62,6 +70,8 @@ def create(  # noqa: PLR0913 - an option each
         parent=parent,
         max_running_count=max_running,
         max_running_amounts=_read_amounts(max_amounts),
+        submit_rate_per_s=submit_rate or 0.0,
+        lease_rate_per_s=lease_rate or 0.0,
     )
     settings = settings_of(context)
     _print(settings, call(settings, lambda client: client.create_queue(wanted)))
@@ -84,6 +94,9 @@ def list_(context: click.Context) -> None:
         Column("CORDONED", _cordon_text),
         Column("POOL", lambda q: q.pool, wide=True),
         Column("MAX QUEUED", lambda q: str(q.max_queued_count or "-"), wide=True, right=True),
+        Column("MAX RUNNING", lambda q: str(q.max_running_count or "-"), wide=True, right=True),
+        Column("SUBMITS/S", lambda q: _rate_text(q.submit_rate_per_s) or "-", wide=True, right=True),
+        Column("LEASES/S", lambda q: _rate_text(q.lease_rate_per_s) or "-", wide=True, right=True),
         Column("NAMESPACES", lambda q: ",".join(q.namespaces) or "-", wide=True),
         Column("AGE", lambda q: age_text(q.create_time), right=True),
     ]
@@ -108,6 +121,8 @@ def get(context: click.Context, *, name: str) -> None:
 @click.option("--parent", help="Queue to stand below, with its jobs and all below it; empty for none.")
 @click.option("--max-running", type=click.IntRange(0), help="New limit of jobs at once; 0 for none.")
 @click.option("--max-amount", "max_amounts", multiple=True, help=f"{_AMOUNT_HELP} Give `none` for no such limits.")
+@_rates[0]
+@_rates[1]
 @common_options
 @click.pass_context
 def update(  # noqa: PLR0913 - an option each
@@ -120,19 +135,20 @@ def update(  # noqa: PLR0913 - an option each
     parent: str | None,
     max_running: int | None,
     max_amounts: tuple[str, ...],
+    submit_rate: float | None,
+    lease_rate: float | None,
 ) -> None:
     """Change what is given and leave the rest; refused if somebody else changed the queue meanwhile."""
-    changes: dict[str, object] = {}
-    if weight is not None:
-        changes["weight"] = weight
-    if namespaces:
-        changes["namespaces"] = namespaces
-    if max_queued is not None:
-        changes["max_queued_count"] = max_queued
-    if parent is not None:
-        changes["parent"] = parent
-    if max_running is not None:
-        changes["max_running_count"] = max_running
+    given = {
+        "weight": weight,
+        "namespaces": namespaces or None,
+        "max_queued_count": max_queued,
+        "parent": parent,
+        "max_running_count": max_running,
+        "submit_rate_per_s": submit_rate,
+        "lease_rate_per_s": lease_rate,
+    }
+    changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if max_amounts:
         changes["max_running_amounts"] = {} if max_amounts == ("none",) else _read_amounts(max_amounts)
     if not changes:
@@ -242,6 +258,10 @@ def _read_amounts(texts: tuple[str, ...]) -> dict[str, int]:
     return amounts
 
 
+def _rate_text(per_s: float) -> str:
+    return f"{per_s:g}" if per_s else ""
+
+
 def _cordon_text(value: Queue) -> str:
     return (f"yes ({value.cordon_reason})" if value.cordon_reason else "yes") if value.cordoned else "no"
 
@@ -256,6 +276,8 @@ def _print(settings: Settings, value: Queue) -> None:
         ("namespaces", ", ".join(value.namespaces)),
         ("most queued jobs", str(value.max_queued_count or "")),
         ("most running jobs", str(value.max_running_count or "")),
+        ("most submits a second", _rate_text(value.submit_rate_per_s)),
+        ("most leases a second", _rate_text(value.lease_rate_per_s)),
         ("most at once", ", ".join(f"{k}={amount_text(k, v)}" for k, v in sorted(value.max_running_amounts.items()))),
     ]
     print_one(settings, value, lines)

@@ -41,3 +41,5 @@ class WaitReason(IntEnum):
     """Nobody leads its pool now."""
     BACK_OFF = 14
     """Its last run failed; it is tried again when its back-off is over."""
+    RATE = 15
+    """Its queue has begun as many jobs lately as its lease rate lets it."""

@@ -5,7 +5,7 @@ Source: 003 "Resource usage and fairness", "Global prioritisation".
 
 from argosy_core.queueing.filling import Filled, FillingLimits, FillingQueues, fill, next_turn, walk
 from argosy_core.queueing.flow import advance_flow, flow_keys, time_to_level_s
-from argosy_core.queueing.limits import Excess, QueueLimits, keep_within
+from argosy_core.queueing.limits import RATE_BURST_S, Excess, QueueLimits, keep_within
 from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.tree import QueueTree
 from argosy_core.queueing.usage import MICRO, most_usage, percent_text, to_cores, weigh_rows, weigh_vector
@@ -14,6 +14,7 @@ from argosy_core.queueing.weights import ResourceWeights, StoredWeight
 
 __all__ = [
     "MICRO",
+    "RATE_BURST_S",
     "Backlog",
     "Entries",
     "Excess",

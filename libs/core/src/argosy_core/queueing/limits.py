@@ -1,4 +1,4 @@
-"""Limits of what a queue holds at once: jobs, resources, work that never ends by itself, and what is beyond its share.
+"""Limits of a queue: what it holds at once, what never ends by itself, what is beyond its share, and rates.
 
 Source: 003 "Scheduling constraints" (no single user gets everything).
 """
@@ -6,11 +6,15 @@ Source: 003 "Scheduling constraints" (no single user gets everything).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Excess", "QueueLimits", "keep_within"]
+__all__ = ["RATE_BURST_S", "Excess", "QueueLimits", "keep_within"]
+
+RATE_BURST_S: Final = 10.0
+"""Seconds of a rate that may be taken at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +25,12 @@ class QueueLimits:
     """Most jobs in flight, leased or running; 0 for no limit."""
     max_running_amounts: tuple[tuple[str, int], ...] = ()
     """(resource, most that these jobs hold together, base units); what is not named has no limit."""
+    lease_rate_per_s: float = 0.0
+    """Most jobs that begin in a second for ever; ten seconds' worth at once, and at least one. 0 for no limit."""
 
     def __bool__(self) -> bool:
         """Tell whether anything is limited."""
-        return bool(self.max_running_count or self.max_running_amounts)
+        return bool(self.max_running_count or self.max_running_amounts or self.lease_rate_per_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

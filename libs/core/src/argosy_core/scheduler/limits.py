@@ -10,18 +10,20 @@ Source: 003 "Scheduling constraints"; design section 5, "Round" 5: a constraint 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
+from argosy_core.placement import WaitReason
 from argosy_core.queueing import MICRO, Excess, keep_within, percent_text, to_cores, weigh_vector
 from argosy_core.resources import format_amount
 from argosy_core.scheduler.caps import MOST, Caps
+from argosy_core.scheduler.lease_rates import lease_count_left, next_lease_s
 from argosy_core.scheduler.state import PoolState
 
-__all__ = ["caps_due_s", "charge_starts", "charges_core_s", "fair_ratios", "find_caps", "heads_within", "limit_text"]
+__all__ = ["caps_due_s", "charge_starts", "charges_core_s", "fair_ratios", "find_caps", "find_limit", "heads_within"]
 
 _MOST_LOOKED_AT: Final = 1 << 14
 """Jobs of a limited queue that are looked at, in its order, for some that fit below its limits."""
@@ -255,7 +257,10 @@ def _room(state: PoolState, row: int, caps: Caps) -> _Room | None:
         most = {names.index(name): amount for name, amount in limits.max_running_amounts if name in names}
         columns = list(most)
         left = np.array(list(most.values()), dtype=np.int64) - queues.held[row, columns]
-        left_count = int((limits.max_running_count or left_count) - queues.leased_count[row])
+        if limits.max_running_count:
+            left_count = int(limits.max_running_count - queues.leased_count[row])
+        if limits.lease_rate_per_s:
+            left_count = min(left_count, lease_count_left(state, row))
     if not binds:
         nothing = np.zeros(0, dtype=np.int32)
         return _Room(state, columns, left, left_count, None, 0, 0, 0, 0, False, False, nothing, is_by_set)
@@ -338,8 +343,19 @@ def heads_within(state: PoolState, row: int, count: int, wanted: Bools | None, *
     return np.zeros(0, dtype=np.int32), True
 
 
-def limit_text(state: PoolState, slot: int) -> str:
-    """Return which limit of its queue holds a waiting job back, with the numbers; empty if none does."""
+def find_limit(state: PoolState, slot: int) -> tuple[WaitReason, str]:
+    """Return which limit of its queue or job set holds a waiting job back, with the numbers; NONE if none does."""
+    queues, row = state.queues, int(state.live.queue[slot])
+    text, limits = _limit_text(state, slot), queues.limits.get(row)
+    if text or limits is None or not limits.lease_rate_per_s or lease_count_left(state, row):
+        return (WaitReason.LIMIT if text else WaitReason.NONE), text
+    wait_s = max(next_lease_s(state, row) - state.flow_time_s, 0.0)
+    often = f"its queue begins at most {limits.lease_rate_per_s:.6g} jobs a second"
+    return WaitReason.RATE, f"{often}, and the next in {wait_s:,.3g} s"
+
+
+def _limit_text(state: PoolState, slot: int) -> str:
+    """Return which limit of what is held at once holds a waiting job back, with the numbers; empty if none does."""
     queues, row = state.queues, int(state.live.queue[slot])
     one = np.array([slot], dtype=np.int32)
     if row in state.job_set_limits.queues and state.job_set_limits.are_full(state.live, one)[0]:
@@ -348,9 +364,10 @@ def limit_text(state: PoolState, slot: int) -> str:
     room = _room(state, row, caps := find_caps(state))
     if room is None:
         return ""
-    if room.left_count <= 0:
-        most = queues.limits[row].max_running_count
+    most = queues.limits[row].max_running_count if row in queues.limits else 0
+    if most and queues.leased_count[row] >= most:
         return f"its queue runs {int(queues.leased_count[row]):,} of at most {most:,} jobs"
+    room = replace(room, left_count=1)  # that none may begin now says nothing of what may be held
     asked = state.job_vectors(one)[0, room.columns]
     over = np.flatnonzero(asked > np.maximum(room.left, 0))
     if over.size:

@@ -25,7 +25,9 @@ _LEAST_PAYBACK_S: Final = 5.0
 """What passes sooner is not worth a word."""
 _MOST_LOOKED_AT: Final = 4096
 """Jobs of which the area is taken, as a sample of those that wait or run."""
-_EXPECTED: Final = frozenset({WaitReason.NONE, WaitReason.NO_ROOM, WaitReason.PROMISED, WaitReason.LIMIT})
+_EXPECTED: Final = frozenset(
+    {WaitReason.NONE, WaitReason.NO_ROOM, WaitReason.PROMISED, WaitReason.LIMIT, WaitReason.RATE}
+)
 """Reasons that end by themselves as work ends."""
 
 

@@ -41,6 +41,7 @@ from argosy_core.scheduler.events import EventBuffer
 from argosy_core.scheduler.held_amounts import take_held_amounts
 from argosy_core.scheduler.ingest import executor_rows
 from argosy_core.scheduler.intake import add_jobs, define_job_sets
+from argosy_core.scheduler.lease_rates import empty_buckets
 from argosy_core.scheduler.messages import ClusterRuns, RoundStateColumns
 from argosy_core.scheduler.plan import time_out_runs
 from argosy_core.scheduler.preempting import recover_preempted
@@ -104,6 +105,7 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
         _recover_round_state(state, loaded.round_state, now_s)
     state.raise_flow()
     state.flow_time_s = state.flow_time_s or now_s
+    empty_buckets(state, now_s)
     return RecoverEffects(
         events=draft, job_updates=updates, job_count=int(slots.size - over.size), run_count=min(run_count, held.size)
     )

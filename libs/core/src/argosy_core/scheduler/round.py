@@ -43,6 +43,7 @@ from argosy_core.scheduler.effects import LeasePlan
 from argosy_core.scheduler.freed import note_left
 from argosy_core.scheduler.gathering import find_gathering, gather, gathered_entries, review_gathered
 from argosy_core.scheduler.job_order import keep_order
+from argosy_core.scheduler.lease_rates import next_leases_s, take_leases
 from argosy_core.scheduler.limits import caps_due_s, charge_starts, find_caps
 from argosy_core.scheduler.making_room import make_room
 from argosy_core.scheduler.messages import ClusterRuns
@@ -411,7 +412,8 @@ class Round:
         if stages is not None:
             rows, slots = self._still_held(rows, slots)
         charge_starts(state, slots, self._flow)
-        state.caps.due_s = caps_due_s(state, now_s)
+        take_leases(state, slots, now_s)
+        state.caps.due_s = min(caps_due_s(state, now_s), next_leases_s(state))
         plan = LeasePlan(
             round_number=self.number,
             create_time_us=round(now_s * 1e6),

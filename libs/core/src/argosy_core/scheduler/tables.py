@@ -260,6 +260,8 @@ class QueueTable:
         """In-flight, leased and running jobs."""
         self.limits: dict[int, QueueLimits] = {}
         """Index -> what it may hold at once; those without limits are left out."""
+        self.lease_paid_s: dict[int, float] = {}
+        """Index -> when all that it has begun is paid for by its lease rate, seconds since the Unix epoch."""
         self.branches = Branches()
         """Which queues stand below which."""
         self.deleted: set[int] = set()
@@ -314,6 +316,7 @@ class QueueTable:
         self.flow[index] = self.non_preemptible_flow[index] = 0.0
         del self.names[index], self.orders[index]
         self.limits.pop(index, None)
+        self.lease_paid_s.pop(index, None)
         self.branches.forget(index)
         self.branches.arrange(self.names, self.flow)
 

@@ -22,7 +22,7 @@ from argosy_core.job.states import JobStage, JobState
 from argosy_core.placement import WaitReason
 from argosy_core.plugins import turned_away_text
 from argosy_core.scheduler.asking import reasons_at
-from argosy_core.scheduler.limits import limit_text
+from argosy_core.scheduler.limits import find_limit
 from argosy_core.scheduler.outlook import (
     QueueStanding,
     StartBand,
@@ -193,7 +193,7 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
     standing = queue_standing(state, queue)
     least = min([standing.flow_per_weight, *(one.flow_per_weight for one in standing.first_before)])
     start = start_band(state, slot, position=position, reason=reason, now_s=now_s) if waits else None
-    constraint = "its queue is cordoned" if queues.cordoned[queue] else limit_text(state, slot)
+    constraint = "its queue is cordoned" if queues.cordoned[queue] else find_limit(state, slot)[1]
     causes = _wait_texts(reason, objection, cluster_reasons, constraint=constraint) if waits else []
     if waits and reason == WaitReason.NONE:
         causes += turn_texts(standing)
@@ -338,7 +338,7 @@ def _wait_texts(
 ) -> list[str]:
     """Return why a job waits: for all clusters, and what plugins and failed filters said at single ones."""
     told = [f"{one.cluster}: {one.text}" for one in clusters if one.text]
-    if constraint and reason in {WaitReason.CORDONED, WaitReason.LIMIT}:
+    if constraint and reason in {WaitReason.CORDONED, WaitReason.LIMIT, WaitReason.RATE}:
         return [constraint, *told]
     if reason == WaitReason.HELD:
         return [_REASONS[reason]]
@@ -382,8 +382,9 @@ def _reason(state: PoolState, slot: int) -> WaitReason:
         return WaitReason.PLUGIN
     if state.queues.cordoned[state.live.queue[slot]]:
         return WaitReason.CORDONED
-    if limit_text(state, slot):
-        return WaitReason.LIMIT
+    limit = find_limit(state, slot)[0]
+    if limit != WaitReason.NONE:
+        return limit
     if state.live.flags[slot] & BACKING_OFF:
         return WaitReason.CONFLICT if state.live.failed_attempts[slot] else WaitReason.BACK_OFF
     return WaitReason(int(_class_reasons(state, state.live.class_index[slot : slot + 1].astype(np.int64))[0]))

@@ -50,6 +50,8 @@ class KnownQueue:
     """Namespaces its jobs may use."""
     max_queued_count: int
     """Most jobs that may wait."""
+    submit_rate_per_s: float = 0.0
+    """Most jobs that may be submitted in a second; 0 for no limit."""
     policy: QueuePolicy | None = None
     """What its pods may do; None for the installation's policy."""
 

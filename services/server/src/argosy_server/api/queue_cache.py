@@ -158,6 +158,7 @@ class QueueCache:
                 name=queue.name,
                 max_queued_count=queue.max_queued_count,
                 known_count=queue.max_queued_count if entry is None else entry.queued_count,
+                submit_rate_per_s=queue.submit_rate_per_s,
             )
             if entry is not None:
                 entry.queued_count += job_counts.get(queue.queue_id, 0)
@@ -174,6 +175,7 @@ class QueueCache:
                 pool=row.pool,
                 namespaces=KnownQueue.allowed_namespaces(row.name, row.namespaces, shared=self._shares_default),
                 max_queued_count=row.max_queued_count or self._default_limit,
+                submit_rate_per_s=row.submit_rate_per_s,
                 policy=_read_policy(documents[name], self._level) if name in documents else None,
             )
             entries[name] = _Entry(queue, expire_s, queued_count, used=name in asked)

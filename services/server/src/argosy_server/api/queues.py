@@ -82,6 +82,8 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             parent=queue.parent,
             max_running_count=queue.max_running_count,
             max_running_amounts=_amount_texts(queue.max_running_amounts),
+            submit_rate_per_s=queue.submit_rate_per_s,
+            lease_rate_per_s=queue.lease_rate_per_s,
         )
         self._cache.forget(row.name)
         return queue_pb2.CreateQueueResponse(queue=_message(row))
@@ -122,6 +124,8 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             "parent": queue.parent,
             "max_running_count": queue.max_running_count,
             "max_running_amounts": list(_amount_texts(queue.max_running_amounts)),
+            "submit_rate_per_s": queue.submit_rate_per_s,
+            "lease_rate_per_s": queue.lease_rate_per_s,
         }
         paths = _read_mask(request.update_mask.paths, values.keys())
         _require_edit(queue.name, paths)
@@ -295,4 +299,6 @@ def _message(row: QueueRow) -> queue_pb2.Queue:
         parent=row.parent,
         max_running_count=row.max_running_count,
         max_running_amounts=read_amounts(row.max_running_amounts),
+        submit_rate_per_s=row.submit_rate_per_s,
+        lease_rate_per_s=row.lease_rate_per_s,
     )

@@ -94,6 +94,7 @@ class WaitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     WAIT_REASON_AWAY: _ClassVar[WaitReason]
     WAIT_REASON_NO_LEADER: _ClassVar[WaitReason]
     WAIT_REASON_BACK_OFF: _ClassVar[WaitReason]
+    WAIT_REASON_RATE: _ClassVar[WaitReason]
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_QUEUED: JobState
 JOB_STATE_LEASED: JobState
@@ -153,6 +154,7 @@ WAIT_REASON_CORDONED: WaitReason
 WAIT_REASON_AWAY: WaitReason
 WAIT_REASON_NO_LEADER: WaitReason
 WAIT_REASON_BACK_OFF: WaitReason
+WAIT_REASON_RATE: WaitReason
 
 class PodGroup(_message.Message):
     __slots__ = ("name", "min", "max", "template", "max_hops", "shares_nodes", "after")

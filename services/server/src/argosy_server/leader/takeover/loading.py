@@ -40,6 +40,7 @@ def queue_views(rows: Iterable[QueueRow]) -> list[QueueView]:
             limits=QueueLimits(
                 max_running_count=row.max_running_count,
                 max_running_amounts=tuple(read_amounts(row.max_running_amounts).items()),
+                lease_rate_per_s=row.lease_rate_per_s,
             ),
         )
         for row in rows
