@@ -22,6 +22,8 @@ MOST = (1 << 48) - 1
 class Caps:
     """Caps of all queues of a pool, by their indices; queues that came later have none."""
 
+    key: tuple[object, ...] = ()
+    """All that shares, caps and budgets follow from, so that they are not found anew while it is the same."""
     share: Float64s = field(default_factory=lambda: np.zeros(0))
     """Fair share of the pool's capacity by the weights of all queues that there are, micro-cores."""
     most_non_preemptible: Float64s = field(default_factory=lambda: np.zeros(0))
@@ -41,5 +43,4 @@ class Caps:
 
     def equals(self, other: Caps) -> bool:
         """Return whether other caps hold back the same."""
-        columns = ("most_non_preemptible", "share", "budget_core_s", "reserved")
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in columns)
+        return self.key == other.key and np.array_equal(self.reserved, other.reserved)

@@ -25,6 +25,7 @@ from argosy_core.scheduler.state import PoolState
 
 __all__ = ["caps_due_s", "charge_starts", "charges_core_s", "fair_ratios", "find_caps", "find_limit", "heads_within"]
 
+_NOBODY: Final = np.zeros(0, dtype=np.int32)
 _MOST_LOOKED_AT: Final = 1 << 14
 """Jobs of a limited queue that are looked at, in its order, for some that fit below its limits."""
 _FEWEST_LOOKED_AT: Final = 32
@@ -51,34 +52,58 @@ def fair_ratios(state: PoolState) -> Float64s:
 
 
 def find_caps(state: PoolState) -> Caps:
-    """Return the caps of all queues as the capacity and the weights are now. Complexity: O(queues) in NumPy."""
-    queues, settings = state.queues, state.settings
+    """Return the caps of all queues as the capacity and the weights are now.
+
+    Complexity: O(queues) in NumPy; most of it only where the capacity, weights or the queues have changed.
+    """
+    queues = state.queues
+    basis = _find_basis(state)
+    lasting = queues.usage - queues.preemptible_usage + queues.queued_usage
+    # Nobody holds more than there is: where that alone is in the way, jobs wait for room, and may be promised some.
+    most = basis.most_non_preemptible
+    binds = (np.maximum(state.non_preemptible_flow() * MICRO, lasting) > most) & (most < basis.capacity)
+    if state.room.has_lifetimes:
+        binds |= np.maximum(queues.flow * MICRO, queues.usage + queues.queued_usage) > basis.share
+    reserved = _NOBODY
+    if state.room.nominated or state.promises.standing:
+        reserved = state.live.slots(np.array([*state.room.nominated, *state.promises.standing], dtype=np.int64))
+        reserved = np.unique(reserved[reserved >= 0])
+        reserved = reserved[state.stage_is_queued(reserved)]
+    least_usage = _least_usage(state) if binds.any() else 0
+    return replace(basis, least_usage=least_usage, binds=binds, reserved=reserved, due_s=math.inf)
+
+
+def _find_basis(state: PoolState) -> Caps:
+    """Return caps of which that is right which follows from capacity, weights and queues; the last ones if they do."""
+    queues, settings, clusters = state.queues, state.settings, state.clusters
+    names, weights, branches = state.classes.axis.names, state.weights.values, state.queues.branches
+    key = (
+        queues.weight.tobytes(),
+        branches.above.tobytes() if branches else b"",
+        clusters.total.tobytes(),
+        tuple(clusters.forgotten),
+        names,
+        tuple(weights.items()),
+        settings.non_preemptible_excess_ratio,
+        settings.excess_budget_min,
+    )
+    if state.caps.key == key:
+        return state.caps
     ratio = fair_ratios(state)
-    if branches := queues.branches:
+    if branches:
         own = branches.is_parent()  # its own jobs stand beside its children, with weight 1
         beside = 1.0 + np.bincount(branches.above + 1, queues.weight, queues.weight.size + 1)[1:]
         ratio = np.where(own, ratio / beside, ratio)
     # Clusters to which nothing is given now count, since their runs do.
-    totals = np.delete(state.clusters.total, list(state.clusters.forgotten), axis=0)
-    total: Int64s = totals.sum(axis=0)
-    capacity = weigh_vector(total, state.classes.axis.names, state.weights.values)
+    total: Int64s = np.delete(clusters.total, list(clusters.forgotten), axis=0).sum(axis=0)
+    capacity = weigh_vector(total, names, weights)
     share = ratio * capacity
-    most = share * (1.0 + settings.non_preemptible_excess_ratio)
-    lasting = queues.usage - queues.preemptible_usage + queues.queued_usage
-    # Nobody holds more than there is: where that alone is in the way, jobs wait for room, and may be promised some.
-    binds = (np.maximum(state.non_preemptible_flow() * MICRO, lasting) > most) & (most < capacity)
-    if state.room.has_lifetimes:
-        binds |= np.maximum(queues.flow * MICRO, queues.usage + queues.queued_usage) > share
-    reserved = state.live.slots(np.array([*state.room.nominated, *state.promises.standing], dtype=np.int64))
-    reserved = np.unique(reserved[reserved >= 0])
     return Caps(
+        key=key,
         share=share,
-        most_non_preemptible=most,
+        most_non_preemptible=share * (1.0 + settings.non_preemptible_excess_ratio),
         capacity=capacity,
-        least_usage=_least_usage(state),
         budget_core_s=to_cores(share.astype(np.int64)) * settings.excess_budget_min * 60.0,
-        binds=binds,
-        reserved=reserved[state.stage_is_queued(reserved)],
     )
 
 
@@ -96,6 +121,8 @@ def caps_due_s(state: PoolState, now_s: float) -> float:
         now_s: Now.
     """
     queues, caps = state.queues, state.caps
+    if not caps.binds.any():
+        return math.inf
     end = min(queues.ids.end, caps.share.size)
     waits = queues.queued_count[:end] > queues.on_hold_count[:end]
     kinds = [(state.non_preemptible_flow(), queues.usage - queues.preemptible_usage, caps.most_non_preemptible)]
@@ -130,7 +157,7 @@ def charge_starts(state: PoolState, slots: Int32s, flow: Float64s) -> None:
         slots: Their jobs, each once, in the order of their turns.
         flow: Flow of each queue before the round, cores.
     """
-    charges = charges_core_s(state, slots)
+    charges = charges_core_s(state, slots) if state.room.has_lifetimes else np.zeros(0, dtype=np.int64)
     if not charges.any():
         return
     live, caps = state.live, state.caps
