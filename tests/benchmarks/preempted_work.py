@@ -1,6 +1,7 @@
 """Prints, as JSON, how much work preemption for fair shares costs two bursty tenants, over half times of the flow.
 
-Usage: python tests/benchmarks/preempted_work.py [--cores N] [--hours N] [--half-times S,S,...]
+Usage: python tests/benchmarks/preempted_work.py [--cores N] [--hours N] [--draws N] [--half-times S,S,...]
+    [--delays S,S,...]
 
 Two tenants of equal weight share a pool. Each has bursts: at moments of its own, for some minutes, it wants the whole
 pool with jobs of one core that may be preempted at once. Every second ended jobs leave, waiting jobs begin where cores
@@ -9,8 +10,10 @@ least lost work first (`preemption.Excess`): what is stopped begins anew. A half
 fairness at each instant, since flow is usage then.
 
 Reported by half time: core-seconds of work that were lost by preemption, by what was done in all and by what is lost
-at a half time of nearly 0; and how far apart the two tenants were in what they had while both wanted more, over windows
-of an hour: the mean of the difference by the sum.
+at a half time of nearly 0; and how far apart the two tenants were over windows of an hour, the mean of the difference
+by the sum: in what they had while both wanted more (`overlap_gap`), and in all that they had (`hourly_gap`). The same
+for rules without a memory: shares at each instant, but nobody is stopped before a tenant was below its share for a
+while. All are means over draws of the bursts.
 """
 
 import argparse
@@ -40,13 +43,14 @@ def _bursts(rng: np.random.Generator, seconds: int) -> np.ndarray:
     return wants
 
 
-def measure(cores: int, seconds: int, half_time_s: float) -> dict[str, float]:
-    """Return what one half time costs."""
-    rng = np.random.default_rng(3)
+def measure(cores: int, seconds: int, half_time_s: float, *, delay_s: int = 0, draw: int = 0) -> dict[str, float]:
+    """Return what one half time costs, if nobody is stopped for who was below its share for less than a delay."""
+    rng = np.random.default_rng(3 + draw)
     wants = np.stack([_bursts(rng, seconds), _bursts(rng, seconds)])
     runs: list[deque[tuple[int, int]]] = [deque(), deque()]  # (begin, end), oldest first
     flow, had = np.zeros(2), np.zeros((2, seconds))
     lost = done = 0
+    since_s = [0, 0]
     for now in range(seconds):
         for one in (0, 1):
             ended = [run for run in runs[one] if run[1] <= now]
@@ -65,7 +69,9 @@ def measure(cores: int, seconds: int, half_time_s: float) -> dict[str, float]:
             free -= 1
         flow = np.maximum(flow, held)
         for one in (0, 1):
-            if not waiting[one]:
+            if not waiting[one] or 2 * held[one] >= cores:
+                since_s[one] = now
+            if not waiting[one] or now - since_s[one] < delay_s:
                 continue
             excess = Excess(
                 flow, held, weight=_BOTH, has_work=np.array(waiting) | (held > 0), capacity_cores=float(cores)
@@ -80,13 +86,24 @@ def measure(cores: int, seconds: int, half_time_s: float) -> dict[str, float]:
             flow = np.maximum(flow, held)
         had[:, now] = held
     both = wants[0] & wants[1]
-    gaps = []
-    for begin in range(0, seconds, _WINDOW_S):
-        part = slice(begin, begin + _WINDOW_S)
-        sums = had[:, part][:, both[part]].sum(axis=1)
-        if sums.sum():
-            gaps.append(abs(sums[0] - sums[1]) / sums.sum())
-    return {"lost_core_s": float(lost), "lost_by_done": lost / max(done, 1), "hourly_gap": float(np.mean(gaps))}
+    return {
+        "lost_core_s": float(lost),
+        "lost_by_done": lost / max(done, 1),
+        "overlap_gap": _gap(np.where(both, had, 0.0)),
+        "hourly_gap": _gap(had),
+    }
+
+
+def _gap(had: np.ndarray) -> float:
+    """Return how far apart what two tenants had is, by its sum, in the mean over windows."""
+    sums = [had[:, begin : begin + _WINDOW_S].sum(axis=1) for begin in range(0, had.shape[1], _WINDOW_S)]
+    return float(np.mean([abs(one - other) / (one + other) for one, other in sums if one and other]))
+
+
+def _mean(cores: int, seconds: int, half_time_s: float, *, delay_s: int = 0, draws: int) -> dict[str, float]:
+    """Return the means of all that is measured."""
+    found = [measure(cores, seconds, half_time_s, delay_s=delay_s, draw=draw) for draw in range(draws)]
+    return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
 
 
 def main() -> None:
@@ -94,16 +111,19 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cores", type=int, default=64)
     parser.add_argument("--hours", type=int, default=24)
-    parser.add_argument("--half-times", default="10,60,300,900,3600")
+    parser.add_argument("--draws", type=int, default=4)
+    parser.add_argument("--half-times", default="60,300,450,600,900")
+    parser.add_argument("--delays", default="60,120,100000")
     given = parser.parse_args()
     seconds = given.hours * 3600
-    instant = measure(given.cores, seconds, _INSTANT_S)
-    worlds: list[dict[str, Any]] = [{"half_time_s": 0.0, **instant}]
-    for half_time_s in map(float, given.half_times.split(",")):
-        found = measure(given.cores, seconds, half_time_s)
-        worlds.append(
-            {"half_time_s": half_time_s, **found, "of_instant": found["lost_core_s"] / instant["lost_core_s"]}
-        )
+    instant = _mean(given.cores, seconds, _INSTANT_S, draws=given.draws)
+    rules = [(float(text), 0) for text in given.half_times.split(",")]
+    rules += [(_INSTANT_S, int(text)) for text in given.delays.split(",")]
+    worlds: list[dict[str, Any]] = [{"half_time_s": 0.0, "delay_s": 0, **instant}]
+    for half_time_s, delay_s in rules:
+        found = _mean(given.cores, seconds, half_time_s, delay_s=delay_s, draws=given.draws)
+        of_instant = found["lost_core_s"] / instant["lost_core_s"]
+        worlds.append({"half_time_s": half_time_s, "delay_s": delay_s, **found, "of_instant": of_instant})
     json.dump({"preempted_work": worlds}, sys.stdout, indent=2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from argosy_core.job.options import UNSET
@@ -198,3 +199,33 @@ def test_queues_below_others_have_the_shares_of_their_branch() -> None:
     others = [world.submit(8, queue=queue, options=(0, UNSET, UNSET)) for queue in (4, 5)]
     settle(world, 40)
     assert [running(world, handles) for handles in (first, *others)] == [4, 2, 2]
+
+
+def _contend(seed: int) -> list[tuple[int, int]]:
+    """Let queues that all want more share nodes for long, with drawn jobs, and return (round, queue) of each stop."""
+    rng = np.random.default_rng(seed)
+    weights = {name: float(rng.integers(1, 4)) for name in ("alice", "bob", "carol")[: int(rng.integers(2, 4))]}
+    settings = RoundSettings(half_time_s=float(rng.choice([1e-3, 3.0, 30.0])), non_preemptible_excess_ratio=1e9)
+    world = LeaderWorld(clusters={"a": 3}, node_amounts=NODE, queues=weights, settings=settings)
+    for size in (1, 2, 3):
+        world.define_class(size, cpu=1000 * size)
+    queue_of: dict[int, int] = {}
+    for turn in range(len(weights)):
+        for _ in range(12):
+            queue, size = turn + 1, int(rng.integers(1, 4))
+            handles = world.submit(1, queue=queue, class_id=size, job_set=f"of-{queue}", options=(0, UNSET, UNSET))
+            queue_of |= dict.fromkeys(handles, queue)
+        settle(world, 6)
+    told: list[tuple[int, int]] = []
+    for number in range(30):
+        before = len(stops(world))
+        settle(world, 1)
+        told += [(number, queue_of[handle]) for handle in stops(world)[before:]]
+        world.now_s += 3.0
+    return told
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_queues_that_all_want_more_come_to_rest_and_evict_nobody_any_more(seed: int) -> None:
+    """With unlike weights, jobs and half times: six rounds after the last queue came nobody evicts anybody in turn."""
+    assert _contend(seed) == []
