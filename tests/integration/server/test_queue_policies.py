@@ -133,6 +133,25 @@ async def test_policy_is_read_back_and_its_faults_are_named(api: Any) -> None:
         assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
 
+async def test_queue_without_a_policy_has_that_of_the_nearest_queue_above_it(database_url: str, serve: Any) -> None:
+    """However far above; one of its own holds instead, and without both it is the installation's."""
+    async with serve(database_url, api={"queue_cache_s": 0.0}) as api:
+        for name, parent in (("lab", ""), ("team", "lab"), ("user", "team")):
+            await api.make_queue(name, parent=parent)
+        privileged = submit("user", manifests=(pod(hostNetwork=True),))
+        assert await fields_of(api.jobs.SubmitJobs(privileged))
+        await give(api, "lab", level="privileged")
+        answer = await api.queues.GetQueuePolicy(queue_pb2.GetQueuePolicyRequest(name="user"))
+        assert (json.loads(answer.policy), answer.inherited_from) == ({"level": "privileged"}, "lab")
+        assert (await api.jobs.SubmitJobs(privileged)).job_ids
+        await give(api, "team", level="restricted")
+        assert await fields_of(api.jobs.SubmitJobs(privileged)), "the nearest one holds"
+        await give(api, "user", level="privileged")
+        assert (await api.jobs.SubmitJobs(privileged)).job_ids, "its own holds"
+        answer = await api.queues.GetQueuePolicy(queue_pb2.GetQueuePolicyRequest(name="team"))
+        assert (json.loads(answer.policy), answer.inherited_from) == ({"level": "restricted"}, "")
+
+
 async def test_policy_that_cannot_be_read_lets_nothing_through(api: Any) -> None:
     """One that a newer version has stored: its queue waits for that version, and others go on."""
     await give(api, "red", level="privileged")

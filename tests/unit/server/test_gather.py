@@ -226,7 +226,7 @@ class MemoryQueues:
         self.reads += len(names)
         return {name: (self.rows[name], self.queued) for name in names if name in self.rows}
 
-    def queue_policies(self, names: Sequence[str]) -> dict[str, str]:
+    def queue_policies(self, names: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Return none: no queue has a policy."""
         del names
         return {}

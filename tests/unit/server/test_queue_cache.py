@@ -22,7 +22,7 @@ class Queues:
         self.waiting = 7
         self.generation = 0
 
-    def queue_policies(self, names: Sequence[str]) -> dict[str, str]:
+    def queue_policies(self, names: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Return none: no queue has a policy."""
         del names
         return {}

@@ -13,7 +13,17 @@ from argosy.api.v1 import access_pb2, access_pb2_grpc, queue_pb2, queue_pb2_grpc
 from argosy_client.repeated_calls import RepeatedCalls
 from argosy_core.access import Grant
 
-__all__ = ["AccessCalls", "AuditRecord", "Identity", "Invitation"]
+__all__ = ["AccessCalls", "AuditRecord", "HeldPolicy", "Identity", "Invitation"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldPolicy:
+    """What a queue lets its jobs' pods do."""
+
+    document: str
+    """JSON, as docs/security.md describes it; empty for the installation's policy."""
+    inherited_from: str
+    """The queue above it whose policy it is; empty for its own, or the installation's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,18 +171,18 @@ class AccessCalls(RepeatedCalls):
         answer = await self.call(access_pb2_grpc.AccessServiceStub(self._channel).InviteCluster, request)
         return Invitation(token=answer.token, expire_time=answer.expire_time.ToDatetime(tzinfo=UTC))
 
-    async def get_queue_policy(self, name: str) -> str:
-        """Return what a queue lets its jobs' pods do, JSON; empty for the installation's policy.
+    async def get_queue_policy(self, name: str) -> HeldPolicy:
+        """Return what a queue lets its jobs' pods do.
 
         Raises:
             NotFound: There is no such queue that the caller may see.
         """
         stub = queue_pb2_grpc.QueueServiceStub(self._channel)
         answer = await self.call(stub.GetQueuePolicy, queue_pb2.GetQueuePolicyRequest(name=name))
-        return str(answer.policy)
+        return HeldPolicy(document=answer.policy, inherited_from=answer.inherited_from)
 
     async def set_queue_policy(self, name: str, policy: str) -> None:
-        """Say what a queue lets its jobs' pods do, JSON; empty for the installation's policy.
+        """Say what a queue lets its jobs' pods do, JSON; empty for the policy of the queue above it.
 
         Raises:
             InvalidRequest: It is no policy; every fault is listed.

@@ -11,6 +11,7 @@ from typing import Final
 from argosy_core.errors import NotFound, Resource
 from argosy_store.audit import note_changes
 from argosy_store.pool import Connections
+from argosy_store.queue_trees import MAX_DEPTH
 
 __all__ = ["QueuePolicyCalls"]
 
@@ -20,8 +21,12 @@ _SET: Final = (
     " ON CONFLICT (queue_id) DO UPDATE SET document = excluded.document"
 )
 _FIND: Final = (
-    "SELECT q.name, p.document FROM queue_policies p JOIN queues q ON q.queue_id = p.queue_id"
-    " WHERE q.name = ANY (%s) AND NOT q.deleted"
+    "WITH RECURSIVE above (name, queue_id, at, parent, depth) AS ("
+    " SELECT name, queue_id, name, parent, 1 FROM queues WHERE name = ANY (%s) AND NOT deleted"
+    " UNION ALL SELECT a.name, q.queue_id, q.name, q.parent, a.depth + 1"
+    " FROM queues q JOIN above a ON q.name = a.parent WHERE NOT q.deleted AND a.depth < %s"
+    " AND NOT EXISTS (SELECT FROM queue_policies p WHERE p.queue_id = a.queue_id))"
+    " SELECT a.name, p.document, a.at FROM above a JOIN queue_policies p ON p.queue_id = a.queue_id"
 )
 
 
@@ -49,11 +54,14 @@ class QueuePolicyCalls:
                 connection.execute("DELETE FROM queue_policies WHERE queue_id = %s", [row[0]])
             note_changes(connection, [("Queue", name, f"policy {document or 'of the installation'}")])
 
-    def queue_policies(self, names: Sequence[str]) -> dict[str, str]:
-        """Return the documents of those of some queues that have one, by name.
+    def queue_policies(self, names: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """Return the documents that hold for some queues and whose they are, by name.
+
+        It is the queue's own, else that of the nearest queue above it that has one; others are left out.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._connections.submits() as connection:
-            return dict(connection.execute(_FIND, [list(names)]).fetchall())
+            rows = connection.execute(_FIND, [list(names), MAX_DEPTH])
+            return {name: (document, owner) for name, document, owner in rows}

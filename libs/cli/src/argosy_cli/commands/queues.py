@@ -207,10 +207,12 @@ def get_policy(context: click.Context, *, name: str) -> None:
     """Show the policy of a queue, as a file for `argosy queue policy set`."""
     settings = settings_of(context)
     found = call(settings, lambda client: client.get_queue_policy(name))
-    value = json.loads(found or "{}")
+    value = json.loads(found.document or "{}")
+    if found.inherited_from:
+        click.echo(f"# queue {name} has the policy of queue {found.inherited_from} above it", err=not settings.is_table)
     if not settings.is_table:
         print_value(settings, value)
-    elif not found:
+    elif not found.document:
         click.echo(f"# queue {name} has the installation's policy")
     else:
         print_value(dataclasses.replace(settings, output="yaml"), value)
@@ -219,7 +221,7 @@ def get_policy(context: click.Context, *, name: str) -> None:
 @policy.command("set")
 @click.argument("name")
 @click.option("-f", "--file", type=click.File(encoding="utf-8"), help="YAML or JSON; `-` reads standard input.")
-@click.option("--none", "is_none", is_flag=True, help="Let the installation's policy hold.")
+@click.option("--none", "is_none", is_flag=True, help="Take it away; that of the queue above holds then, if any.")
 @common_options
 @click.pass_context
 def set_policy(context: click.Context, *, name: str, file: IO[str] | None, is_none: bool) -> None:
@@ -236,7 +238,7 @@ def set_policy(context: click.Context, *, name: str, file: IO[str] | None, is_no
         document = json.dumps(documents[0])
     settings = settings_of(context)
     call(settings, lambda client: client.set_queue_policy(name, document))
-    click.echo(f"queue {name} has " + ("the installation's policy" if is_none else "this policy"))
+    click.echo(f"queue {name} has " + ("no policy of its own" if is_none else "this policy"))
 
 
 def _read_amounts(texts: tuple[str, ...]) -> dict[str, int]:

@@ -43,8 +43,8 @@ class QueueStore(Protocol):
     def find_queues(self, names: Sequence[str]) -> Mapping[str, tuple[QueueRow, int]]:
         """Return those of some queues that exist, by name, each with how many of its jobs wait."""
 
-    def queue_policies(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Return the documents of those of some queues that have a policy, by name."""
+    def queue_policies(self, names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
+        """Return the documents that hold for some queues and whose they are, by name."""
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ class QueueCache:
                 namespaces=KnownQueue.allowed_namespaces(row.name, row.namespaces, shared=self._shares_default),
                 max_queued_count=row.max_queued_count or self._default_limit,
                 submit_rate_per_s=row.submit_rate_per_s,
-                policy=_read_policy(documents[name], self._level) if name in documents else None,
+                policy=_read_policy(documents[name][0], self._level) if name in documents else None,
             )
             entries[name] = _Entry(queue, expire_s, queued_count, used=name in asked)
         return entries

@@ -160,7 +160,8 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         CALLER.get().permissions.require_sight(request.name)
         await self._threads.run(self._store.get_queue, request.name)
         documents = await self._threads.run(self._store.queue_policies, [request.name])
-        return queue_pb2.GetQueuePolicyResponse(policy=documents.get(request.name, ""))
+        policy, owner = documents.get(request.name, ("", request.name))
+        return queue_pb2.GetQueuePolicyResponse(policy=policy, inherited_from="" if owner == request.name else owner)
 
     async def SetQueuePolicy(  # noqa: N802 - the protocol's name
         self, request: queue_pb2.SetQueuePolicyRequest, context: Context

@@ -151,10 +151,12 @@ class GetQueuePolicyRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class GetQueuePolicyResponse(_message.Message):
-    __slots__ = ("policy",)
+    __slots__ = ("policy", "inherited_from")
     POLICY_FIELD_NUMBER: _ClassVar[int]
+    INHERITED_FROM_FIELD_NUMBER: _ClassVar[int]
     policy: str
-    def __init__(self, policy: _Optional[str] = ...) -> None: ...
+    inherited_from: str
+    def __init__(self, policy: _Optional[str] = ..., inherited_from: _Optional[str] = ...) -> None: ...
 
 class SetQueuePolicyRequest(_message.Message):
     __slots__ = ("name", "policy")

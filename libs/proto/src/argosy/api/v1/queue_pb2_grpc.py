@@ -144,7 +144,8 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SetQueuePolicy(self, request, context):
-        """Says what a queue lets its jobs' pods do; holds for jobs that are submitted from then on. Takes the role admin.
+        """Says what a queue lets its jobs' pods do, and all queues below it that have no policy of their own; holds for jobs
+        that are submitted from then on. Takes the role admin.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

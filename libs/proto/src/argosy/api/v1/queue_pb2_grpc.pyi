@@ -52,7 +52,9 @@ class QueueServiceStub:
     GetQueuePolicy: _grpc.UnaryUnaryMultiCallable[_queue_pb2.GetQueuePolicyRequest, _queue_pb2.GetQueuePolicyResponse]
     """Answers what a queue lets its jobs' pods do."""
     SetQueuePolicy: _grpc.UnaryUnaryMultiCallable[_queue_pb2.SetQueuePolicyRequest, _queue_pb2.SetQueuePolicyResponse]
-    """Says what a queue lets its jobs' pods do; holds for jobs that are submitted from then on. Takes the role admin."""
+    """Says what a queue lets its jobs' pods do, and all queues below it that have no policy of their own; holds for jobs
+    that are submitted from then on. Takes the role admin.
+    """
 
 @_typing.type_check_only
 class QueueServiceAsyncStub(QueueServiceStub):
@@ -78,7 +80,9 @@ class QueueServiceAsyncStub(QueueServiceStub):
     GetQueuePolicy: _aio.UnaryUnaryMultiCallable[_queue_pb2.GetQueuePolicyRequest, _queue_pb2.GetQueuePolicyResponse]  # type: ignore[assignment]
     """Answers what a queue lets its jobs' pods do."""
     SetQueuePolicy: _aio.UnaryUnaryMultiCallable[_queue_pb2.SetQueuePolicyRequest, _queue_pb2.SetQueuePolicyResponse]  # type: ignore[assignment]
-    """Says what a queue lets its jobs' pods do; holds for jobs that are submitted from then on. Takes the role admin."""
+    """Says what a queue lets its jobs' pods do, and all queues below it that have no policy of their own; holds for jobs
+    that are submitted from then on. Takes the role admin.
+    """
 
 class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     """Queues. Served by every API replica."""
@@ -155,6 +159,8 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_pb2.SetQueuePolicyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_pb2.SetQueuePolicyResponse, _abc.Awaitable[_queue_pb2.SetQueuePolicyResponse]]:
-        """Says what a queue lets its jobs' pods do; holds for jobs that are submitted from then on. Takes the role admin."""
+        """Says what a queue lets its jobs' pods do, and all queues below it that have no policy of their own; holds for jobs
+        that are submitted from then on. Takes the role admin.
+        """
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
