@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from argosy_agent.config import AgentConfig
 from argosy_cluster_agent.config import ClusterAgentConfig, part_config
 from argosy_core.errors import InvalidRequest, NotAllowedNow, NotFound
 from argosy_executor.config import ExecutorConfig
@@ -16,6 +17,7 @@ from argosy_local.compose import ClusterPlan, MeshPlan, plan_processes
 from argosy_local.mesh import Mesh, passing_mesh
 from argosy_local.mesh_log import MeshEvents, MeshLog
 from argosy_local.mesh_state import MeshState, ProcessEntry, read_state, write_state
+from argosy_local.security import make_secrets
 from argosy_runtime.config import load_config
 from argosy_sampler.config import SamplerConfig
 from argosy_server.config import ServerConfig
@@ -50,6 +52,33 @@ def test_services_take_their_command_lines(tmp_path: Path) -> None:
     assert (executor.cluster, executor.cluster_address.removeprefix("simulated:")) == ("b", address["cluster-b"])
     assert sampler.server_addresses == executor.server_addresses == (address["leader"],)
     assert len(set(address.values())) == len(entries) == 8
+
+
+@pytest.mark.parametrize("combined", [False, True])
+def test_services_of_a_secured_mesh_ask_who_calls_and_say_who_they_are(tmp_path: Path, combined: bool) -> None:  # noqa: FBT001
+    """Whoever is called has a certificate, asks for one or for a token, and tells its health elsewhere."""
+    plan = replace(PLAN, secure=True, combined=combined, autoscale=True)
+    make_secrets(tmp_path / "secrets", ["a", "b"])
+    entries = plan_processes(plan, tmp_path)
+    api = load_config(ServerConfig, arguments_of(entries, "api"), DATABASE)
+    leader = load_config(ServerConfig, arguments_of(entries, "leader"), DATABASE)
+    account: ClusterAgentConfig | SamplerConfig
+    if combined:
+        account = load_config(ClusterAgentConfig, arguments_of(entries, "combined-a"))
+    else:
+        account = load_config(SamplerConfig, arguments_of(entries, "sampler-a"))
+        executor = load_config(ExecutorConfig, arguments_of(entries, "executor-a"))
+        assert executor.credentials == account.credentials
+    agent = load_config(AgentConfig, arguments_of(entries, "agent-b"))
+
+    assert api.asks_who_calls
+    assert (api.access.admins, api.grpc.client_authority_file) == (("user:admin",), "")
+    assert leader.grpc.client_authority_file == account.grpc.client_authority_file == api.credentials.authority_file
+    assert Path(account.credentials.certificate_file).name == "cluster-a.pem"
+    assert Path(agent.credentials.certificate_file).name == "cluster-b.pem"
+    assert {config.grpc.health_listen for config in (api, leader, account)} <= {one.health_address for one in entries}
+    places = [place for one in entries for place in (one.address, one.health_address) if place]
+    assert len(set(places)) == len(places)
 
 
 def test_a_mesh_s_log_is_known_to_its_servers_and_to_whoever_takes_it_down(tmp_path: Path) -> None:

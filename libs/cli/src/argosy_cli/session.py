@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from argosy_cli.options import Settings
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from argosy_client.contexts import ClientContext
     from argosy_local.mesh_state import MeshState
 
-__all__ = ["CREDENTIAL_VARIABLES", "DEFAULT_ADDRESS", "call", "local_mesh", "server_address"]
+__all__ = ["CREDENTIAL_VARIABLES", "DEFAULT_ADDRESS", "call", "client_opener", "local_mesh", "server_address"]
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 """Where a server listens unless told otherwise, and where the compose stack publishes its API."""
@@ -73,7 +74,7 @@ def _target(settings: Settings) -> tuple[str, ClientContext | None]:
         return context.server, context
     state = local_mesh(settings)
     if state is not None and not state.stopped:
-        return state.server, None
+        return state.server, _secured(state)
     if _listens(DEFAULT_ADDRESS):
         return DEFAULT_ADDRESS, None
     if state is not None:
@@ -81,6 +82,16 @@ def _target(settings: Settings) -> tuple[str, ClientContext | None]:
     raise BackendUnavailable(
         "no server: start a mesh with `argosy up`, or name a server with --server or ARGOSY_SERVER"
     )
+
+
+def _secured(state: MeshState) -> ClientContext | None:
+    """Return how a secured mesh of this machine is reached; None for one that asks nobody who they are."""
+    if not state.secrets:
+        return None
+    from argosy_client.contexts import ClientContext
+    from argosy_local.security import MeshSecrets
+
+    return ClientContext(server=state.server, credentials=MeshSecrets(folder=Path(state.secrets)).credentials)
 
 
 def local_mesh(settings: Settings) -> MeshState | None:
@@ -115,6 +126,31 @@ def _hindrance(address: str) -> str:
     return ""
 
 
+def client_opener(settings: Settings, *, total_s: float) -> Callable[[], ArgosyClient]:
+    """Return what opens a client of the server that a command talks to, as whoever the user is there.
+
+    Args:
+        settings: The command's.
+        total_s: For how long calls are repeated.
+
+    Raises:
+        InvalidRequest: What was named is no HOST:PORT, or the user's contexts cannot be read.
+        NotFound: The context that is named, or in use, does not exist.
+        BackendUnavailable: None was named, and neither a mesh nor another server runs on this machine.
+    """
+    return _opener(*_target(settings), total_s)
+
+
+def _opener(address: str, context: ClientContext | None, total_s: float) -> Callable[[], ArgosyClient]:
+    from argosy_client import ArgosyClient, ChannelCredentials, RetryPolicy
+
+    known = ChannelCredentials() if context is None else context.credentials
+    given = {name: os.environ.get(variable, "") for name, variable in CREDENTIAL_VARIABLES.items()}
+    credentials = replace(known, **{name: value for name, value in given.items() if value})
+    login = None if context is None or given["token_file"] else context.open_login()
+    return lambda: ArgosyClient(address, retries=RetryPolicy(total_s=total_s), credentials=credentials, login=login)
+
+
 def call(settings: Settings, action: Callable[[ArgosyClient], Awaitable[_Answer]]) -> _Answer:
     """Return what an action answers with a client that is closed afterwards.
 
@@ -123,18 +159,11 @@ def call(settings: Settings, action: Callable[[ArgosyClient], Awaitable[_Answer]
     """
     import asyncio
 
-    from argosy_client import ArgosyClient, ChannelCredentials, RetryPolicy
-
     address, context = _target(settings)
-    known = ChannelCredentials() if context is None else context.credentials
-    given = {name: os.environ.get(variable, "") for name, variable in CREDENTIAL_VARIABLES.items()}
-    credentials = replace(known, **{name: value for name, value in given.items() if value})
-
-    login = None if context is None or given["token_file"] else context.open_login()
+    opened = _opener(address, context, settings.timeout_s)
 
     async def run() -> _Answer:
-        retries = RetryPolicy(total_s=settings.timeout_s)
-        async with ArgosyClient(address, retries=retries, credentials=credentials, login=login) as client:
+        async with opened() as client:
             return await action(client)
 
     try:

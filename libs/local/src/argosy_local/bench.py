@@ -141,7 +141,7 @@ class MeshBench:
             BackendUnavailable: The mesh or a load generator does not work.
         """
         results = []
-        async with ArgosyClient(self._mesh.server, timeout_s=20.0) as client:
+        async with self._mesh.open_client(timeout_s=20.0) as client:
             for queue in self._plan.load.queues():
                 await client.create_queue(Queue(name=queue.name, weight=queue.weight))
             for rate in self._plan.rates:
@@ -192,6 +192,7 @@ class MeshBench:
             prefix=f"{secrets.token_hex(4)}-",
             seed=number,
             load=dataclasses.asdict(plan.load),
+            credentials=dataclasses.asdict(self._mesh.credentials),
         )
         process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -9,16 +9,27 @@ Source: design section 1.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from argosy_local.mesh_state import Probe, ProcessEntry
 from argosy_local.processes import free_ports
+from argosy_local.security import MeshSecrets
 
-__all__ = ["DATABASE_VARIABLE", "UNCAPPED", "ClusterPlan", "MeshPlan", "plan_processes", "plan_supervisor"]
+__all__ = [
+    "DATABASE_VARIABLE",
+    "SECRETS_FOLDER",
+    "UNCAPPED",
+    "ClusterPlan",
+    "MeshPlan",
+    "plan_processes",
+    "plan_supervisor",
+]
 
+SECRETS_FOLDER: Final = "secrets"
+"""Folder of a secured mesh's keys and tokens, in the mesh's own."""
 DATABASE_VARIABLE: Final = "ARGOSY_SERVER_DATABASE_URL"
 """Variable by which servers are told the URL of their database."""
 
@@ -72,6 +83,8 @@ class MeshPlan:
     """Run sampler and executor of a cluster as one process, its cluster agent, with one watch of the cluster."""
     autoscale: bool = False
     """Resize running pods, by an agent for each cluster."""
+    secure: bool = False
+    """TLS, certificates and tokens, as `argosy_local.security` makes them."""
     flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """More flags by kind of process: server, sampler, executor, combined (cluster agents), agent, cluster."""
 
@@ -83,18 +96,22 @@ def plan_processes(plan: MeshPlan, directory: Path) -> list[ProcessEntry]:
         plan: What is wanted; node files are written below the directory.
         directory: The mesh's own directory.
     """
-    ports = iter(free_ports(3 + plan.standby_count + 4 * len(plan.clusters)))
+    ports = iter(free_ports(6 + 2 * plan.standby_count + 5 * len(plan.clusters)))
+    guard = _Guard(MeshSecrets(folder=directory / SECRETS_FOLDER) if plan.secure else None, ports)
     api, *leaders = [f"127.0.0.1:{next(ports)}" for _ in range(2 + plan.standby_count)]
     if plan.port:
         api = f"127.0.0.1:{plan.port}"
-    entries = [_entry("api", _server(plan, "api", api), api, directory, uses_database=True)]
+
+    def server(role: str, kind: str, address: str) -> ProcessEntry:
+        entry = _entry(role, _server(plan, kind, address), address, directory, uses_database=True)
+        return guard.secured(entry, kind)
+
+    entries = [server("api", "api", api)]
     for number, address in enumerate(leaders, start=1):
-        role = "leader" if number == 1 else f"leader-{number}"
-        entries.append(_entry(role, _server(plan, "leader", address), address, directory, uses_database=True))
+        entries.append(server("leader" if number == 1 else f"leader-{number}", "leader", address))
     behind: list[ProcessEntry] = []
     if plan.events_url:
-        address = f"127.0.0.1:{next(ports)}"
-        behind.append(_entry("relay", _server(plan, "relay", address), address, directory, uses_database=True))
+        behind.append(server("relay", "relay", f"127.0.0.1:{next(ports)}"))
     for number, cluster in enumerate(plan.clusters):
         addresses = [f"127.0.0.1:{next(ports)}" for _ in range(4)]
         if cluster.address:
@@ -108,12 +125,29 @@ def plan_processes(plan: MeshPlan, directory: Path) -> list[ProcessEntry]:
             dials = (addresses[0], *leaders)
             arguments = _cluster_service(plan, role, cluster=cluster.name, dials=dials, listens=address)
             arguments += _kept_logs(plan, role, directory / "kept-logs" / cluster.name)
-            behind.append(_entry(f"{role}-{cluster.name}", arguments, address, directory))
+            entry = _entry(f"{role}-{cluster.name}", arguments, address, directory)
+            behind.append(guard.secured(entry, role, cluster.name))
         if plan.autoscale:
             arguments = _agent(plan, cluster=cluster.name, cluster_address=addresses[0], sampler=addresses[1])
             listens = ("--grpc-listen", addresses[3])
-            behind.append(_entry(f"agent-{cluster.name}", [*arguments, *listens], addresses[3], directory))
+            entry = _entry(f"agent-{cluster.name}", [*arguments, *listens], addresses[3], directory)
+            behind.append(guard.secured(entry, "agent", cluster.name))
     return entries + behind
+
+
+class _Guard:
+    """Gives processes of a secured mesh what proves who they are, and a port for their health; else nothing."""
+
+    def __init__(self, secrets: MeshSecrets | None, ports: Iterator[int]) -> None:
+        self._secrets = secrets
+        self._ports = ports
+
+    def secured(self, entry: ProcessEntry, kind: str, cluster: str = "") -> ProcessEntry:
+        if self._secrets is not None:
+            if kind not in {"executor", "agent"}:  # nobody calls those
+                entry.health_address = f"127.0.0.1:{next(self._ports)}"
+            entry.arguments += self._secrets.flags(kind, cluster=cluster, health=entry.health_address)
+        return entry
 
 
 def plan_supervisor(directory: Path) -> ProcessEntry:

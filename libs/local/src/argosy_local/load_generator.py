@@ -21,13 +21,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import grpc
 import numpy as np
 
 from argosy.api.v1 import job_pb2
+from argosy.channel_credentials import ChannelCredentials, open_aio_channel
 from argosy_workload.load import MeshLoad
 from argosy_workload.manifests import Submission
 
@@ -56,6 +57,8 @@ class LoadOrder:
     """Chooses queues, classes and unique specs."""
     load: dict[str, Any]
     """Fields of `MeshLoad`."""
+    credentials: dict[str, str] = field(default_factory=dict)
+    """Fields of `ChannelCredentials`."""
 
 
 def request_bytes(submission: Submission) -> bytes:
@@ -79,6 +82,7 @@ class _Loop:
 
     def __init__(self, order: LoadOrder, channels: Sequence[grpc.aio.Channel]) -> None:
         self._order = order
+        self._identity = ChannelCredentials(**order.credentials).metadata(order.server)
         name = f"/{job_pb2.DESCRIPTOR.services_by_name['JobService'].full_name}/SubmitJobs"
         self._calls: list[Any] = [
             channel.unary_unary(
@@ -119,7 +123,7 @@ class _Loop:
 
     async def _call(self, call: Any, request: bytes, due_s: float | None) -> None:  # noqa: ANN401 - grpc has no type for it
         try:
-            response = await call(request, timeout=30.0)
+            response = await call(request, timeout=30.0, metadata=self._identity)
         except grpc.RpcError as error:
             self._errors[error.code().name] += 1
             return
@@ -146,8 +150,12 @@ class _Loop:
 
 async def run_load(order: LoadOrder) -> dict[str, Any]:
     """Send a load and return what came of it: counts, times to the answer in ms, errors by code, CPU seconds."""
-    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 64 << 20)]
-    channels = [grpc.aio.insecure_channel(order.server, options=options) for _ in range(max(order.connection_count, 1))]
+    options: list[tuple[str, int | str]] = [
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.max_receive_message_length", 64 << 20),
+    ]
+    credentials = ChannelCredentials(**order.credentials)
+    channels = [open_aio_channel(order.server, credentials, options) for _ in range(max(order.connection_count, 1))]
     try:
         return await _Loop(order, channels).run()
     finally:
@@ -158,7 +166,7 @@ async def run_load(order: LoadOrder) -> dict[str, Any]:
 def main() -> int:
     """Run the order in the first argument; see the module."""
     document = json.loads(sys.argv[1])
-    order = LoadOrder(**{field.name: document[field.name] for field in fields(LoadOrder)})
+    order = LoadOrder(**{one.name: document[one.name] for one in fields(LoadOrder)})
     print("ready", flush=True)
     sys.stdin.readline()
     print(json.dumps(asyncio.run(run_load(order))), flush=True)

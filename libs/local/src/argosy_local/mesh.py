@@ -28,8 +28,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from argosy.channel_credentials import ChannelCredentials
 from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
-from argosy_local.compose import DATABASE_VARIABLE, MeshPlan, plan_processes, plan_supervisor
+from argosy_local.compose import DATABASE_VARIABLE, SECRETS_FOLDER, MeshPlan, plan_processes, plan_supervisor
 from argosy_local.mesh_log import MeshEvents, MeshLog
 from argosy_local.mesh_state import STATE_FILE, MeshState, ProcessEntry, read_state, write_state
 from argosy_local.process_status import ProcessStatus, id_of, is_serving, status_of, tail_of
@@ -44,8 +45,10 @@ from argosy_local.processes import (
     tree_usage,
     usage,
 )
+from argosy_local.security import MeshSecrets, make_secrets
 
 if TYPE_CHECKING:
+    from argosy_client import ArgosyClient
     from argosy_store.embedded import EmbeddedPostgres
 
 __all__ = ["POSTGRES", "SUPERVISOR", "Mesh", "passing_mesh"]
@@ -94,6 +97,7 @@ class Mesh:
         kept = self._state
         if kept is not None:
             _check_kept(kept, plan)
+            plan = replace(plan, secure=plan.secure or bool(kept.secrets))
         if plan.port and not is_free(plan.port):
             raise NotAllowedNow(
                 f"port {plan.port} is taken by another program; give another one, or 0 for any that is free"
@@ -118,6 +122,10 @@ class Mesh:
         log, events = self._make_topics(plan, tell) if kept is None else _topics_of(kept)
         flags = [flag for part in (log, events) if part is not None for flag in part.flags]
         plan = replace(plan, flags={**plan.flags, "server": (*plan.flags.get("server", ()), *flags)})
+        secrets = None
+        if plan.secure:
+            tell("making certificates")
+            secrets = make_secrets(self.directory / SECRETS_FOLDER, [cluster.name for cluster in plan.clusters])
         processes = plan_processes(plan, self.directory)
         self._state = MeshState(
             server=processes[0].address,
@@ -127,6 +135,7 @@ class Mesh:
             speed=plan.speed,
             event_log=log.to_builtins() if log is not None else {},
             events=events.to_builtins() if events is not None else {},
+            secrets=str(secrets.folder) if secrets is not None else "",
             processes=processes,
         )
         tell(f"starting {len(processes)} processes")
@@ -257,11 +266,9 @@ class Mesh:
         asyncio.run(self._await_clusters(deadline_s))
 
     async def _await_clusters(self, deadline_s: float) -> None:
-        from argosy_client import ArgosyClient, RetryPolicy
-
         state = self._running_state()
         missing = set(state.cluster_names)
-        async with ArgosyClient(state.server, timeout_s=5.0, retries=RetryPolicy(total_s=0)) as client:
+        async with self.open_client(timeout_s=5.0, total_s=0.0) as client:
             while missing:
                 with suppress(BackendUnavailable):
                     async for cluster in client.list_clusters():
@@ -308,6 +315,30 @@ class Mesh:
     def server(self) -> str:
         """host:port of the API."""
         return self._running_state().server
+
+    @property
+    def secrets(self) -> MeshSecrets | None:
+        """What proves who calls; None if the mesh asks nobody who they are."""
+        folder = self._running_state().secrets
+        return MeshSecrets(folder=Path(folder)) if folder else None
+
+    @property
+    def credentials(self) -> ChannelCredentials:
+        """What its administrator calls with."""
+        secrets = self.secrets
+        return secrets.credentials if secrets is not None else ChannelCredentials()
+
+    def open_client(self, *, timeout_s: float = 30.0, total_s: float = 30.0) -> ArgosyClient:
+        """Return a client of the mesh, as its administrator; to be opened and used in one event loop.
+
+        Args:
+            timeout_s: Deadline of each attempt of a call.
+            total_s: For how long calls are repeated.
+        """
+        from argosy_client import ArgosyClient, RetryPolicy
+
+        retries = RetryPolicy(total_s=total_s)
+        return ArgosyClient(self.server, timeout_s=timeout_s, retries=retries, credentials=self.credentials)
 
     @property
     def database_url(self) -> str:

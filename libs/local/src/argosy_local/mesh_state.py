@@ -35,6 +35,8 @@ class ProcessEntry:
     """How its health is asked: by gRPC's health service, by connecting, or not: it serves while it runs."""
     log: str
     """File of its output."""
+    health_address: str = ""
+    """host:port at which its health is asked, if not where it listens."""
     uses_database: bool = False
     """It is told the URL of the database, by a variable: a URL may hold a password, and all may read command lines."""
     pid: int = 0
@@ -63,6 +65,8 @@ class MeshState:
     """Its namespace on a broker, see `MeshLog`; empty if the database keeps the log."""
     events: dict[str, str] = field(default_factory=dict)
     """The namespace of its job events on a broker, see `MeshEvents`; empty if none are relayed."""
+    secrets: str = ""
+    """Folder of its keys and tokens, see `argosy_local.security`; empty if it asks nobody who they are."""
     stopped: bool = False
     """It was stopped and its data kept: `argosy up` goes on with it."""
     postgres_restart_count: int = 0

@@ -59,7 +59,8 @@ def is_serving(entry: ProcessEntry) -> bool:
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-    with grpc.insecure_channel(entry.address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+    address = entry.health_address or entry.address
+    with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=_PROBE_S)

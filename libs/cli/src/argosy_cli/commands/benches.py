@@ -56,6 +56,7 @@ def bench() -> None:
 @event_log_options
 @click.option("--broker-pid", type=click.IntRange(1), help="Process of the broker on this machine; its CPU is counted.")
 @click.option("--combined", is_flag=True, help="Run sampler and executor of a cluster as one process.")
+@click.option("--secure", is_flag=True, help="With TLS, certificates, and callers that are asked who they are.")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @output_options
 @click.pass_context
@@ -83,6 +84,7 @@ def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, combine
         clusters=cluster_plans(nodes),
         log_level="warning",
         combined=combined,
+        secure=options["secure"],
         event_log_url=options["event_log"],
         event_log_admin_url=options["event_log_admin"],
         flags=UNCAPPED,

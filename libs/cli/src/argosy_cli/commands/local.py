@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from argosy_cli.exits import ExitCode
-from argosy_cli.options import FiniteRange, event_log_options, output_options, settings_of
+from argosy_cli.options import FiniteRange, Settings, event_log_options, output_options, settings_of
 from argosy_cli.output import Column, amount_text, ask, print_rows, print_value
 
 if TYPE_CHECKING:
+    from argosy_client.contexts import ClientContext
+    from argosy_local.mesh import Mesh
     from argosy_local.process_status import ProcessStatus
 
 __all__ = ["down", "status", "up"]
 
+_CONTEXT: Final = "local"
 _DEFAULT_PORT: Final = 50051
 """Where commands and clients look for a server that nobody named."""
 
@@ -52,6 +57,7 @@ _DEFAULT_PORT: Final = 50051
 )
 @click.option("--combined", is_flag=True, help="Run sampler and executor of a cluster as one process.")
 @click.option("--autoscale", is_flag=True, help="Resize running pods, by an agent for each cluster.")
+@click.option("--secure", is_flag=True, help="TLS, certificates, and callers that are asked who they are.")
 @output_options
 @click.pass_context
 def up(
@@ -90,14 +96,21 @@ def up(
         event_log_url=more["event_log"],
         event_log_admin_url=more["event_log_admin"],
         events_url=more["events_url"],
+        secure=more["secure"],
     )
     mesh.up(plan, tell=lambda text: click.echo(f"{text} ...", err=True))
+    if mesh.secrets is not None:
+        _add_context(mesh)
+    _tell_ready(settings, mesh, events_url=more["events_url"])
+
+
+def _tell_ready(settings: Settings, mesh: Mesh, *, events_url: str) -> None:
     if settings.is_table:
         click.echo(
             f"ready: server {mesh.server}, clusters {', '.join(mesh.cluster_names)}, logs in {mesh.directory}/logs"
         )
         if mesh.events_topic:
-            click.echo(f"job events: {mesh.events_topic} at {more['events_url']}")
+            click.echo(f"job events: {mesh.events_topic} at {events_url}")
     else:
         told = {"server": mesh.server, "clusters": mesh.cluster_names, "directory": str(mesh.directory)}
         print_value(settings, {**told, "eventsTopic": mesh.events_topic} if mesh.events_topic else told)
@@ -114,6 +127,8 @@ def down(context: click.Context, *, purge: bool, yes: bool) -> None:
 
     mesh = Mesh(settings_of(context).mesh_directory)
     was_known, was_kept = mesh.is_known, mesh.is_kept
+    if was_known:
+        _remove_context(mesh)
     if purge and not yes and mesh.directory.exists():
         if not sys.stdin.isatty():
             raise click.UsageError(f"this would remove {mesh.directory} with all jobs; confirm with -y", context)
@@ -165,6 +180,37 @@ def status(context: click.Context) -> int:
         then = "is started again within a minute" if watched else "`argosy down`, then `argosy up` start it again"
         click.echo(f"{process.role} {what}: {then}; see {process.log}", err=True)
     return ExitCode.OK if all(process.health == "serving" for process in found) else ExitCode.UNAVAILABLE
+
+
+def _add_context(mesh: Mesh) -> None:
+    """Let commands and programs find a secured mesh by the context `local`, in use if no other is."""
+    from argosy_client.contexts import ClientContext, read_contexts, write_contexts
+    from argosy_local.security import ADMINISTRATOR
+
+    known = read_contexts()
+    there = known.contexts.get(_CONTEXT)
+    if there is not None and not _is_of(mesh, there):
+        click.echo(f"there is a context {_CONTEXT!r} of another server, which stays as it is", err=True)
+        return
+    made = ClientContext(server=mesh.server, credentials=mesh.credentials)
+    current = known.current or _CONTEXT
+    write_contexts(replace(known, current=current, contexts={**known.contexts, _CONTEXT: made}))
+    then = "" if current == _CONTEXT else f"; `argosy context use {_CONTEXT}` lets commands talk to it"
+    click.echo(f"context {_CONTEXT!r}: you are {ADMINISTRATOR} there{then}", err=True)
+
+
+def _remove_context(mesh: Mesh) -> None:
+    from argosy_client.contexts import read_contexts, write_contexts
+
+    known = read_contexts()
+    there = known.contexts.get(_CONTEXT)
+    if there is not None and _is_of(mesh, there):
+        rest = {name: one for name, one in known.contexts.items() if name != _CONTEXT}
+        write_contexts(replace(known, current="" if known.current == _CONTEXT else known.current, contexts=rest))
+
+
+def _is_of(mesh: Mesh, context: ClientContext) -> bool:
+    return Path(context.credentials.authority_file).is_relative_to(mesh.directory)
 
 
 def _health_text(process: ProcessStatus) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,10 +16,11 @@ from argosy_cli.exits import exit_code_of_jobs
 from argosy_cli.options import FiniteRange, Settings, common_options, event_log_options, output_options, settings_of
 from argosy_cli.progress import CountsDisplay
 from argosy_cli.reporting import made_by
-from argosy_cli.session import local_mesh, server_address
+from argosy_cli.session import client_opener, local_mesh, server_address
 from argosy_cli.trace_options import trace_options
 
 if TYPE_CHECKING:
+    from argosy_client import ArgosyClient
     from argosy_local.lost_node import LostNode
     from argosy_local.mesh import Mesh
     from argosy_local.replay import ReplayProgress
@@ -44,7 +46,7 @@ class _Order:
     nodes: NodeSet
     title: str
     report_path: Path | None
-    server: str = ""
+    opened: Callable[[], ArgosyClient] | None = None
     cluster_speed: float | None = None
     keep: Path | None = None
     event_log: tuple[str, str] = ("", "")
@@ -117,10 +119,12 @@ def replay(
         event_log=event_log,
     )
     if existing:
+        from argosy_local.replay import AWAY_S
+
         server, state = server_address(settings), local_mesh(settings)
         # Clusters that we did not start run at their own speed, real ones at 1.
         cluster_speed = state.speed if state is not None and state.server == server else 1.0
-        order = replace(order, server=server, cluster_speed=cluster_speed)
+        order = replace(order, opened=client_opener(settings, total_s=AWAY_S), cluster_speed=cluster_speed)
     return _carry_out(settings, order)
 
 
@@ -172,14 +176,15 @@ def demo(context: click.Context, /, *, seconds: float, seed: int, scale: float, 
 def _carry_out(settings: Settings, order: _Order) -> int:
     from argosy_cli.reporting import print_report
     from argosy_local.mesh import passing_mesh
+    from argosy_local.replay import AWAY_S
     from argosy_local.reporting import write_report
 
-    if order.server:
-        report = _run(order, order.server)
+    if order.opened is not None:
+        report = _run(order, order.opened)
     else:
         with passing_mesh(order.keep) as mesh:
             _start(mesh, order)
-            report = _run(order, mesh.server, mesh)
+            report = _run(order, lambda: mesh.open_client(total_s=AWAY_S), mesh)
     print_report(settings, report)
     if order.report_path is not None:
         write_report((report,), order.report_path)
@@ -214,7 +219,7 @@ def _start(mesh: Mesh, order: _Order) -> None:
     click.echo(f"  ready after {time.monotonic() - started_s:.1f} s; logs in {mesh.directory}/logs", err=True)
 
 
-def _run(order: _Order, server: str, mesh: Mesh | None = None) -> Report:
+def _run(order: _Order, opened: Callable[[], ArgosyClient], mesh: Mesh | None = None) -> Report:
     from argosy_local.reporting import add_rounds
     from argosy_workload.report import add_first_come, build_report
 
@@ -227,11 +232,10 @@ def _run(order: _Order, server: str, mesh: Mesh | None = None) -> Report:
             note = f"{left}, {progress.submitted_count:,} submitted, {finished:,} ended"
             display.update(progress.counts, note, progress.shares)
 
-        from argosy_client import ArgosyClient, RetryPolicy
-        from argosy_local.replay import AWAY_S, Replay
+        from argosy_local.replay import Replay
 
         async def run() -> Replay:
-            async with ArgosyClient(server, retries=RetryPolicy(total_s=AWAY_S)) as client:
+            async with opened() as client:
                 one = Replay(client, order.plan, run_id=run_id, cluster_speed=order.cluster_speed, tell=tell)
                 async with asyncio.TaskGroup() as group:
                     losing = group.create_task(_lose(order.lost, mesh))

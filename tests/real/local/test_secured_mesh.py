@@ -1,0 +1,227 @@
+"""`argosy up --secure` as its user sees it, and tenants and a cluster on it that mean others harm."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import pytest
+
+from argosy.channel_credentials import ChannelCredentials, open_aio_channel
+from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
+from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
+from argosy_client import ArgosyClient, ChangeResult, JobDraft, JobSelector, Queue
+from argosy_core.access import Grant, Verb
+from argosy_core.errors import NotAuthenticated, NotFound, NotPermitted
+from argosy_local.compose import ClusterPlan, MeshPlan
+from argosy_local.mesh import Mesh
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+TENANTS: Final = ("red", "blue", "mallory")
+LIMIT_S: Final = 120.0
+POD: Final = """{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"annotations":
+{{"argosy.dev/simulated-run-time": "{seconds}"}}}}, "spec": {{"containers": [{{"name": "main", "image": "busybox",
+"resources": {{"requests": {{"cpu": "1", "memory": "1Gi"}}, "limits": {{"cpu": "1", "memory": "1Gi"}}}}}}]}}}}"""
+
+
+@dataclass(frozen=True)
+class User:
+    """A user at a terminal, whose home is empty."""
+
+    home: Path
+
+    def types(self, *arguments: str, code: int = 0) -> str:
+        """Return what a command prints; it must end with the code."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ARGOSY_", "XDG_CONFIG"))}
+        done = subprocess.run(
+            [sys.executable, "-m", "argosy_cli", *arguments],
+            env={**kept, "HOME": str(self.home)},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[User]:
+    """Give a user; what they started ends with the test."""
+    one = User(tmp_path)
+    yield one
+    one.types("down", "--purge", "-y")
+
+
+def test_one_command_makes_a_secured_mesh_and_one_leaves_nothing_of_it(user: User) -> None:
+    """The first job runs by the same lines as without; strangers are refused; a stopped mesh goes on, still secured."""
+    assert "context 'local'" in user.types("up", "--secure", "--port", "0", "--clusters", "1", "--nodes", "2")
+    config = user.home / ".config" / "argosy" / "config.toml"
+    assert "contexts.local" in config.read_text()
+    user.types("queue", "create", "science", "--namespace", "default")
+    user.types("submit", "-f", "examples/job.yaml", "--queue", "science", "--job-set", "first")
+    assert "succeeded" in user.types("watch", "science", "first")
+    port = config.read_text().split("127.0.0.1:")[1].split('"')[0]
+    user.types("--server", f"127.0.0.1:{port}", "whoami", code=4)
+    user.types("down")
+    assert "contexts.local" not in config.read_text()
+    user.types("up", "--port", "0")
+    assert "science" in user.types("queue", "list")
+    user.types("down", "--purge", "-y")
+    assert "contexts.local" not in config.read_text()
+    assert not [path for path in (user.home / ".argosy").rglob("*") if path.is_file()]
+
+
+@dataclass(frozen=True)
+class Tenancy:
+    """A secured mesh with two tenants, a third who means harm, and a client for each."""
+
+    mesh: Mesh
+    clients: dict[str, ArgosyClient]
+
+
+@pytest.fixture
+async def tenancy(tmp_path: Path) -> AsyncIterator[Tenancy]:
+    """Give two clusters of eight cores each, and a queue for each tenant, granted to its owner alone."""
+    mesh = Mesh(tmp_path / "mesh")
+    clusters = tuple(ClusterPlan(name=name, kinds="2:cpu=4,memory=16Gi") for name in ("c1", "c2"))
+    flags = {"server": ("--leader-round-non-preemptible-excess-ratio", "1e9")}
+    try:
+        await asyncio.to_thread(mesh.up, MeshPlan(clusters=clusters, secure=True, flags=flags))
+        assert mesh.secrets is not None
+        tokens = {name: mesh.secrets.add_token(name) for name in TENANTS}
+        async with AsyncExitStack() as stack:
+            admin = await stack.enter_async_context(mesh.open_client())
+            clients = {"admin": admin}
+            for name in TENANTS:
+                await admin.create_queue(Queue(name=name))
+                await admin.add_grants([Grant(subject=f"user:{name}", queue=name, verb=verb) for verb in Verb])
+                own = replace(mesh.credentials, token_file=str(tokens[name]))
+                clients[name] = await stack.enter_async_context(ArgosyClient(mesh.server, credentials=own))
+                await known(clients[name])
+            yield Tenancy(mesh, clients)
+    finally:
+        await asyncio.to_thread(mesh.down)
+
+
+async def known(client: ArgosyClient) -> None:
+    """Return once the server has read the file of tokens again."""
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            try:
+                await client.who_am_i()
+            except NotAuthenticated:
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+
+async def submit(client: ArgosyClient, queue: str, count: int, *, seconds: float) -> list[str]:
+    """Submit jobs of one core."""
+    manifest = POD.format(seconds=seconds)
+    draft = JobDraft(queue=queue, job_set="work", manifests=(manifest,))
+    return list(await client.submit([draft] * count))
+
+
+async def ended(client: ArgosyClient, queue: str) -> dict[str, int]:
+    """Return the states of a job set's jobs once all have ended."""
+    async with asyncio.timeout(LIMIT_S):
+        return dict([batch async for batch in client.watch(queue, "work", until_finished=True)][-1].state_counts)
+
+
+async def test_hostile_tenant_neither_sees_nor_slows_nor_ends_the_work_of_others(tenancy: Tenancy) -> None:
+    """With all cores taken by a flood, and everything tried, two tenants' jobs succeed while the flood still waits."""
+    clients, mallory = tenancy.clients, tenancy.clients["mallory"]
+    await submit(mallory, "mallory", 1000, seconds=1.0)
+    jobs = {name: await submit(clients[name], name, 24, seconds=0.5) for name in ("red", "blue")}
+    working = [asyncio.ensure_future(ended(clients[name], name)) for name in jobs]
+    tries = 0
+    while not all(work.done() for work in working):
+        await try_everything(mallory, jobs["red"] + jobs["blue"])
+        tries += 1
+    assert [work.result() for work in working] == [{"succeeded": 24}] * 2
+    assert tries > 0
+    shares = {one.queue: one for one in (await clients["admin"].get_shares()).shares}
+    assert shares["mallory"].queued_count > 0
+    for name, ids in jobs.items():
+        for job in (await clients[name].get_jobs(ids))[0]:
+            assert (job.state, job.submitter, len(job.runs)) == ("succeeded", name, 1)
+
+
+async def try_everything(mallory: ArgosyClient, theirs: list[str]) -> None:
+    """Try to see, end, hold, overtake and replace the work of others; nothing of it may work."""
+    target = JobSelector(queue="red")
+    draft = JobDraft(queue="red", job_set="work", manifests=(POD.format(seconds=1),))
+    admin = Grant(subject="user:mallory", queue="", verb="admin")
+    tries: list[Any] = [
+        mallory.get_queue("red"),
+        mallory.get_job(theirs[0]),
+        mallory.submit([draft]),
+        mallory.delete_queue("blue"),
+        mallory.add_grants([admin]),
+        mallory.get_last_round(),
+        mallory.cordon_cluster("c1"),
+        mallory.invite_cluster("c1"),
+        mallory.revoke_cluster("c1"),
+        anext(aiter(mallory.watch("red", "work"))),
+        anext(aiter(mallory.dump_state())),
+        anext(aiter(mallory.list_clusters())),
+        anext(aiter(mallory.list_audit_records())),
+    ]
+    for answer in await asyncio.gather(*tries, return_exceptions=True):
+        assert isinstance(answer, NotFound | NotPermitted), answer
+    for change in (
+        mallory.cancel_jobs(theirs),
+        mallory.cancel_jobs(target),
+        mallory.preempt_jobs(theirs),
+        mallory.hold_jobs(target),
+    ):
+        (answer,) = await asyncio.gather(change, return_exceptions=True)
+        nothing = isinstance(answer, ChangeResult) and answer.job_count == 0
+        assert nothing or isinstance(answer, NotFound | NotPermitted), answer
+    assert {job.queue async for job in mallory.list_jobs(JobSelector(states=("running",)))} <= {"mallory"}
+
+
+async def test_hostile_cluster_speaks_for_no_other(tenancy: Tenancy) -> None:
+    """Who holds one cluster's key is refused as another, as a server and as a user, and the other's jobs go on."""
+    mesh, red = tenancy.mesh, tenancy.clients["red"]
+    assert mesh.secrets is not None
+    folder = mesh.secrets.folder
+    rogue = ChannelCredentials(
+        authority_file=str(folder / "authority.pem"),
+        certificate_file=str(folder / "cluster-c1.pem"),
+        key_file=str(folder / "cluster-c1.key"),
+    )
+    await submit(red, "red", 16, seconds=1.0)
+    async with open_aio_channel(mesh.address("leader"), rogue, []) as channel:
+        as_executor = executor_pb2.Hello(cluster="c2", cluster_uid="x", process_id=bytes(16), pool="default")
+        as_sampler = sampler_pb2.Hello(cluster="c2", cluster_uid="x", process_id=bytes(16), pool="default")
+        sync, session = (
+            executor_pb2_grpc.ExecutorServiceStub(channel).Sync,
+            sampler_pb2_grpc.SamplerServiceStub(channel),
+        )
+        for call in (
+            sync(iter([executor_pb2.SyncRequest(hello=as_executor)]), timeout=LIMIT_S),
+            session.Session(iter([sampler_pb2.SessionRequest(hello=as_sampler)]), timeout=LIMIT_S),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call.read()
+            assert caught.value.code() == grpc.StatusCode.PERMISSION_DENIED
+    async with ArgosyClient(mesh.address("leader"), credentials=rogue) as client:
+        with pytest.raises(NotPermitted):
+            await anext(aiter(client.list_clusters()))
+    assert await ended(red, "red") == {"succeeded": 16}
+    names = [cluster async for cluster in tenancy.clients["admin"].list_clusters()]
+    assert [(one.name, one.executor_connected, one.sampler_connected) for one in names] == [
+        ("c1", True, True),
+        ("c2", True, True),
+    ]
