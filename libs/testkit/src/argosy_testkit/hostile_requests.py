@@ -20,7 +20,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescri
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2
+from argosy.api.v1 import access_pb2, cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2
 from argosy.debug.v1 import debug_pb2
 from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
@@ -47,7 +47,8 @@ class HostileCall:
 METHODS: Final[dict[str, MethodDescriptor]] = {
     f"/{service.full_name}/{method.name}": method
     for module in (
-        cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2, debug_pb2, executor_pb2, sampler_pb2,
+        access_pb2, cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2, debug_pb2, executor_pb2,
+        sampler_pb2,
     )
     for service in module.DESCRIPTOR.services_by_name.values()
     for method in service.methods
