@@ -10,7 +10,7 @@ import pytest
 
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import QueueLimits
-from argosy_core.scheduler import QueueView, explain, limits, next_due_s, set_queues
+from argosy_core.scheduler import QueueView, count_waiting, explain, limits, next_due_s, set_queues
 from argosy_core.scheduler.views import standings
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
@@ -38,6 +38,10 @@ def test_no_more_jobs_of_a_set_run_than_they_say() -> None:
     answer = explain(world.state, jobs[3], world.now_s)
     assert answer is not None
     assert (answer.reason, "its job set runs 3 of at most 3 jobs" in answer.summary) == (WaitReason.LIMIT, True)
+    free = world.submit(2, job_set="free")
+    counts = count_waiting(world.state)
+    assert (counts[WaitReason.LIMIT], counts[WaitReason.NONE]) == (7, len(free))
+    world.round()
     end(world, jobs[1:2])
     assert world.round().handle.tolist() == jobs[3:4]
     world.check()
@@ -139,3 +143,19 @@ def test_limits_hold_in_drawn_worlds(seed: int) -> None:
         if len(ended) == len(set_of):
             break
     assert ended == set(set_of)
+
+
+def test_counting_ends_with_the_last_job_that_limits_and_begins_anew_with_the_next() -> None:
+    """What ran before and meanwhile counts then."""
+    world = LeaderWorld()
+    first = world.submit(1, options=at_once(1))
+    world.round()
+    end(world, first)
+    assert not world.state.job_set_limits.queues
+    others = world.submit(2)
+    world.round()
+    later = world.submit(3, options=at_once(3))
+    assert world.round().handle.tolist() == later[:1]
+    end(world, others)
+    assert world.round().handle.tolist() == later[1:]
+    world.check()

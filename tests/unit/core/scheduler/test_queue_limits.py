@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import QueueLimits
-from argosy_core.scheduler import Explanation, QueueView, explain, next_due_s, set_queues
+from argosy_core.scheduler import Explanation, QueueView, count_waiting, explain, next_due_s, set_queues
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -32,6 +32,7 @@ def test_a_queue_runs_no_more_jobs_than_its_limit() -> None:
     answer = why(world, jobs[3])
     assert answer.reason == WaitReason.LIMIT
     assert "its queue runs 3 of at most 3 jobs" in answer.summary
+    assert count_waiting(world.state)[WaitReason.LIMIT] == 7
     world.report(world_cluster(world, jobs[0]), [Report(handle=jobs[0], state=4)])
     assert world.round().handle.tolist() == jobs[3:4]
 

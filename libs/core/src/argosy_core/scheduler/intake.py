@@ -148,7 +148,7 @@ def remove_queues(state: PoolState, queue_ids: Iterable[int]) -> None:
         queues.cordoned[index] = True
         if not queues.open_count(index):
             queues.drop(queue_id)
-            state.job_set_limits.queues.discard(index)
+            state.job_set_limits.queues.pop(index, None)
             state.job_sets.drop_queue(queue_id)
 
 

@@ -5,6 +5,8 @@ Source: design section 7.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import numpy.typing as npt
 
@@ -127,6 +129,8 @@ def _check_counts(state: PoolState, slots: Int32s) -> None:
     if state.job_set_limits.queues:
         running = count(live.job_set[slots[held]], state.job_set_limits.leased_count.size)
         _require(bool((state.job_set_limits.leased_count == running).all()), "what runs of each job set is counted")
+    limited = Counter(live.queue[slots[live.job_set_limit[slots] >= 0]].tolist())
+    _require(state.job_set_limits.queues == limited, "queues are known whose jobs limit their job sets")
 
 
 def _check_dependencies(state: PoolState, slots: Int32s) -> None:

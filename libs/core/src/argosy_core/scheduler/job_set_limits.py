@@ -8,6 +8,8 @@ Source: 003 "Scheduling constraints"; a running-jobs limit per array or job set.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from argosy_core.arrays import Bools, Int32s, Int64s
@@ -23,8 +25,8 @@ class JobSetLimits:
 
     def __init__(self) -> None:
         """Start with no job that says anything."""
-        self.queues: set[int] = set()
-        """Indices of the queues."""
+        self.queues: Counter[int] = Counter()
+        """Index of each such queue -> its live jobs that limit how many of their job set run."""
         self.leased_count: Int64s = np.zeros(0, dtype=np.int64)
         """By job set: jobs in flight, leased and running; counted once some job says anything."""
         self._reserved: Int32s = np.zeros(0, dtype=np.int32)
@@ -38,12 +40,21 @@ class JobSetLimits:
             slots: The new ones; none is in flight, leased or running.
             held: All jobs that are.
         """
-        queues = np.unique(live.queue[slots[live.job_set_limit[slots] >= 0]]).tolist()
         is_first = not self.queues
-        self.queues.update(queues)
-        if is_first and queues:
-            self.leased_count = np.zeros(0, dtype=np.int64)
+        self.queues.update(self._limited(live, slots))
+        if is_first and self.queues:
+            self.leased_count, self._reserved_count = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+            self._reserved = self._reserved[:0]
             self._count(live, held, 1)
+
+    def forget(self, live: LiveJobs, slots: Int32s) -> None:
+        """Take note of jobs that are about to leave the table, and are counted out."""
+        if self.queues:
+            self.queues -= self._limited(live, slots)
+
+    @staticmethod
+    def _limited(live: LiveJobs, slots: Int32s) -> Counter[int]:
+        return Counter(live.queue[slots[live.job_set_limit[slots] >= 0]].tolist())
 
     def count(self, live: LiveJobs, slots: Int32s, sign: int, orders: dict[int, Backlog]) -> None:
         """Count jobs in (+1) or out (-1) of those that run; where some went, their queues are looked at again."""
@@ -70,11 +81,11 @@ class JobSetLimits:
         self._ensure(live.job_set[slots])
         self._reserved = slots
         self._reserved_count = np.bincount(live.job_set[slots], minlength=self.leased_count.size)
-        self.look_again(orders, self.queues)
+        self.look_again(orders, set(self.queues))
 
     def look_again(self, orders: dict[int, Backlog], queues: set[int]) -> None:
         """Have the orders of those of some queues that matter forget what they passed over."""
-        for row in self.queues & queues:
+        for row in self.queues.keys() & queues:
             for view in range(2):
                 orders[row].look_again(view)
 

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
+from argosy_core.job.live import ON_HOLD
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import MICRO, Excess, keep_within, percent_text, to_cores, weigh_vector
 from argosy_core.resources import format_amount
@@ -23,7 +24,16 @@ from argosy_core.scheduler.caps import MOST, Caps
 from argosy_core.scheduler.lease_rates import lease_count_left, next_lease_s
 from argosy_core.scheduler.state import PoolState
 
-__all__ = ["caps_due_s", "charge_starts", "charges_core_s", "fair_ratios", "find_caps", "find_limit", "heads_within"]
+__all__ = [
+    "caps_due_s",
+    "charge_starts",
+    "charges_core_s",
+    "fair_ratios",
+    "find_caps",
+    "find_limit",
+    "heads_within",
+    "held_back",
+]
 
 _NOBODY: Final = np.zeros(0, dtype=np.int32)
 _MOST_LOOKED_AT: Final = 1 << 14
@@ -379,6 +389,31 @@ def find_limit(state: PoolState, slot: int) -> tuple[WaitReason, str]:
     wait_s = max(next_lease_s(state, row) - state.flow_time_s, 0.0)
     often = f"its queue begins at most {limits.lease_rate_per_s:.6g} jobs a second"
     return WaitReason.RATE, f"{often}, and the next in {wait_s:,.3g} s"
+
+
+def held_back(state: PoolState) -> dict[WaitReason, Int32s]:
+    """Return the waiting jobs that limits of how many run at once and begin in a second hold back, by reason.
+
+    What caps and amounts of resources hold back is not among them: that would take a look at each job in its order.
+
+    Complexity: O(queues with limits), and O(jobs) in NumPy if one of them is reached or some job limits its job set.
+    """
+    queues, live, sets = state.queues, state.live, state.job_set_limits
+    full, empty = [], []
+    for row, limits in queues.limits.items():
+        if limits.max_running_count and queues.leased_count[row] >= limits.max_running_count:
+            full.append(row)
+        elif limits.lease_rate_per_s and not lease_count_left(state, row):
+            empty.append(row)
+    if not (full or empty or sets.queues):
+        return {}
+    slots = live.live_slots()
+    slots = slots[state.stage_is_queued(slots) & ((live.flags[slots] & ON_HOLD) == 0)]
+    is_limited = np.isin(live.queue[slots], full)
+    by_set = np.flatnonzero(np.isin(live.queue[slots], [*sets.queues]))
+    is_limited[by_set] |= sets.are_full(live, slots[by_set])
+    is_late = np.isin(live.queue[slots], empty) & ~is_limited
+    return {WaitReason.LIMIT: slots[is_limited], WaitReason.RATE: slots[is_late]}
 
 
 def _limit_text(state: PoolState, slot: int) -> str:

@@ -439,6 +439,7 @@ class PoolState:
         self.count_queued(slots[queued], -1)
         self.count_held(slots[~queued], -1)
         live = self.live
+        self.job_set_limits.forget(live, slots)
         np.subtract.at(self.classes.job_count, live.class_index[slots], 1)
         np.subtract.at(self.job_sets.job_count, live.job_set[slots], 1)
         if self.unsent_stops or self.bag_failures or self.attempted or self.objections or self.room.preempted:

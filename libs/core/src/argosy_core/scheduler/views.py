@@ -22,7 +22,7 @@ from argosy_core.job.states import JobStage, JobState
 from argosy_core.placement import WaitReason
 from argosy_core.plugins import turned_away_text
 from argosy_core.scheduler.asking import reasons_at
-from argosy_core.scheduler.limits import find_limit
+from argosy_core.scheduler.limits import find_limit, held_back
 from argosy_core.scheduler.outlook import (
     QueueStanding,
     StartBand,
@@ -421,17 +421,23 @@ def count_waiting(state: PoolState) -> dict[WaitReason, int]:
     """Return how many queued jobs wait for which reason; NONE are those that wait for their turn.
 
     Jobs in flight that plugins hold back count, too; held ones that wait for others as well count for these. Jobs that
-    back off and jobs of cordoned queues count by their class's reason: finding them would mean to look at every job.
+    back off, jobs of cordoned queues, and those that caps or amounts hold back, count by their class's reason: finding
+    them would mean to look at every job.
 
-    Complexity: O(classes x clusters) in NumPy.
+    Complexity: O(classes x clusters) in NumPy; as `held_back`.
     """
-    waiting = state.classes.waiting_count[: state.classes.ids.end]
+    waiting = state.classes.waiting_count[: state.classes.ids.end].copy()
+    limited = held_back(state)
+    for slots in limited.values():
+        waiting -= np.bincount(state.live.class_index[slots], minlength=waiting.size)
     classes = np.flatnonzero(waiting)
     sums = np.bincount(_class_reasons(state, classes), weights=waiting[classes], minlength=max(WaitReason) + 1)
-    held_back = state.live.slots(np.fromiter(state.objections, dtype=np.int64, count=len(state.objections)))
+    for reason, slots in limited.items():
+        sums[reason] += slots.size
+    objected = state.live.slots(np.fromiter(state.objections, dtype=np.int64, count=len(state.objections)))
     sums[WaitReason.DEPENDENCY] = len(state.dependencies)
     sums[WaitReason.HELD] = max(int(state.queues.on_hold_count.sum()) - len(state.dependencies), 0)
-    sums[WaitReason.PLUGIN] += np.count_nonzero(state.live.flags[held_back] & IN_FLIGHT)
+    sums[WaitReason.PLUGIN] += np.count_nonzero(state.live.flags[objected] & IN_FLIGHT)
     return {reason: int(sums[reason]) for reason in WaitReason}
 
 
