@@ -17,7 +17,7 @@ import grpc
 import numpy as np
 from google.protobuf.message import Message
 
-from argosy.api.v1 import access_pb2, cluster_pb2, event_pb2, job_pb2, queue_pb2
+from argosy.api.v1 import access_pb2, cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2
 from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
 from argosy_testkit.hostile_requests import METHODS, HostileCall
@@ -62,9 +62,8 @@ def _columns(code: str, *values: int) -> bytes:
     return np.array(values, dtype=code).tobytes()
 
 
-def good_calls(pool: str = "default") -> Mapping[str, Sequence[Message]]:
-    """Return a good call of each method that needs more than an empty request; queue red is theirs."""
-    api = "/argosy.api.v1."
+def _sessions(pool: str) -> Mapping[str, Sequence[Message]]:
+    """Return good messages of the two sessions of a cluster."""
     hello: dict[str, Any] = {"cluster_uid": "u", "process_id": bytes(16), "host": "h", "pool": pool}
     capacity = sampler_pb2.Capacity(
         resources=["cpu", "memory"],
@@ -91,9 +90,33 @@ def good_calls(pool: str = "default") -> Mapping[str, Sequence[Message]]:
         message_column=_columns("<i4", -1),
         uid_column=bytes(16),
     )
-    selector = job_pb2.JobSelector(queue="red", job_set="one")
-    spare = queue_pb2.Queue(name="spare", weight=1.0)
     sync, session = executor_pb2.SyncRequest, sampler_pb2.SessionRequest
+    return {
+        "/argosy.executor.v1.ExecutorService/Sync": [
+            sync(hello=executor_pb2.Hello(cluster="c", **hello)),
+            sync(states=states),
+            sync(seen=executor_pb2.SeenRuns(handle_column=_columns("<i8", 1), attempt_column=_columns("<i4", 1))),
+            sync(log_chunk=executor_pb2.LogChunk(request=1, data=b"x")),
+            sync(log_end=executor_pb2.LogEnd(request=1)),
+            sync(heartbeat=executor_pb2.Heartbeat()),
+        ],
+        "/argosy.sampler.v1.SamplerService/Session": [
+            session(hello=sampler_pb2.Hello(cluster="c", **hello)),
+            session(capacity=capacity),
+            session(ready=sampler_pb2.Ready()),
+            session(sample=sampler_pb2.SampleResponse(round=1, incarnation=1)),
+            session(commit=sampler_pb2.CommitResponse(round=1, stage=1, incarnation=1)),
+            session(heartbeat=sampler_pb2.Heartbeat()),
+        ],
+    }
+
+
+def good_calls(pool: str = "default") -> Mapping[str, Sequence[Message]]:
+    """Return a good call of each method that needs more than an empty request; queue red is theirs."""
+    api = "/argosy.api.v1."
+    selector = job_pb2.JobSelector(queue="red", job_set="one")
+    grant = access_pb2.Grant(subject="user:x", queue="red", verb="watch")
+    spare = queue_pb2.Queue(name="spare", weight=1.0)
     return {
         f"{api}JobService/SubmitJobs": [_submit()],
         f"{api}JobService/GetJob": [job_pb2.GetJobRequest(id=_JOB_ID)],
@@ -101,6 +124,10 @@ def good_calls(pool: str = "default") -> Mapping[str, Sequence[Message]]:
         f"{api}JobService/ListJobs": [job_pb2.ListJobsRequest(selector=selector)],
         f"{api}JobService/ListJobSets": [job_pb2.ListJobSetsRequest(queue="red")],
         f"{api}JobService/CancelJobs": [job_pb2.CancelJobsRequest(selector=selector)],
+        f"{api}JobService/HoldJobs": [job_pb2.HoldJobsRequest(selector=selector)],
+        f"{api}JobService/ReleaseJobs": [job_pb2.ReleaseJobsRequest(selector=selector)],
+        f"{api}JobService/PreemptJobs": [job_pb2.PreemptJobsRequest(selector=selector)],
+        f"{api}JobService/PlanJobs": [job_pb2.PlanJobsRequest(submission=_submit())],
         f"{api}JobService/ReprioritizeJobs": [job_pb2.ReprioritizeJobsRequest(selector=selector)],
         f"{api}JobService/ExplainJob": [job_pb2.ExplainJobRequest(id=_JOB_ID)],
         f"{api}JobService/BatchGetJobStages": [job_pb2.BatchGetJobStagesRequest(ids=[_JOB_ID])],
@@ -121,26 +148,19 @@ def good_calls(pool: str = "default") -> Mapping[str, Sequence[Message]]:
         f"{api}ClusterService/UncordonCluster": [cluster_pb2.UncordonClusterRequest(name="c")],
         f"{api}ClusterService/CordonNode": [cluster_pb2.CordonNodeRequest(cluster="c", node="n0", reason="r")],
         f"{api}ClusterService/UncordonNode": [cluster_pb2.UncordonNodeRequest(cluster="c", node="n0")],
+        f"{api}SchedulingService/FindMissing": [scheduling_pb2.FindMissingRequest(definitions=[b'{"cpu": "1"}'])],
+        f"{api}SchedulingService/SetPoolSettings": [
+            scheduling_pb2.SetPoolSettingsRequest(settings={"half_time_s": "60"}, validate_only=True)
+        ],
+        f"{api}AccessService/AddGrants": [access_pb2.AddGrantsRequest(grants=[grant])],
+        f"{api}AccessService/RemoveGrants": [access_pb2.RemoveGrantsRequest(grants=[grant])],
+        f"{api}AccessService/ListGrants": [access_pb2.ListGrantsRequest(subject=grant.subject)],
+        f"{api}AccessService/ListAuditRecords": [access_pb2.ListAuditRecordsRequest(principal="x")],
         f"{api}AccessService/InviteCluster": [access_pb2.InviteClusterRequest(name="c")],
         f"{api}AccessService/RevokeCluster": [access_pb2.RevokeClusterRequest(name="c")],
         f"{api}AccessService/JoinCluster": [access_pb2.JoinClusterRequest(certificate_request="x", part="agent")],
         f"{api}ClusterService/ForgetCluster": [cluster_pb2.ForgetClusterRequest(name="c")],
-        "/argosy.executor.v1.ExecutorService/Sync": [
-            sync(hello=executor_pb2.Hello(cluster="c", **hello)),
-            sync(states=states),
-            sync(seen=executor_pb2.SeenRuns(handle_column=_columns("<i8", 1), attempt_column=_columns("<i4", 1))),
-            sync(log_chunk=executor_pb2.LogChunk(request=1, data=b"x")),
-            sync(log_end=executor_pb2.LogEnd(request=1)),
-            sync(heartbeat=executor_pb2.Heartbeat()),
-        ],
-        "/argosy.sampler.v1.SamplerService/Session": [
-            session(hello=sampler_pb2.Hello(cluster="c", **hello)),
-            session(capacity=capacity),
-            session(ready=sampler_pb2.Ready()),
-            session(sample=sampler_pb2.SampleResponse(round=1, incarnation=1)),
-            session(commit=sampler_pb2.CommitResponse(round=1, stage=1, incarnation=1)),
-            session(heartbeat=sampler_pb2.Heartbeat()),
-        ],
+        **_sessions(pool),
     }
 
 
