@@ -179,6 +179,34 @@ def test_chart_gives_the_rights_of_the_bases(cluster: KubeApi, helm: str, chart:
     assert {**given, "argosy-executor": json.dumps(rules, sort_keys=True)} == base
 
 
+def test_chart_lets_an_executor_make_things_in_named_namespaces_and_read_no_secret(cluster: KubeApi, helm: str) -> None:
+    """The API server says what the account may: see pods everywhere, make them where it is named, and no secrets."""
+    names = ("science", "training")
+    chosen = f"cluster.executor.serviceAccount=narrow,cluster.executor.namespaces={{{','.join(names)}}}"
+    rendered = render_chart(helm, *CHARTS["cluster"], "--set", chosen, "--set", "cluster.executor.secrets=false")
+    rights = [one for one in yaml.safe_load_all(rendered) if one and one["kind"].startswith(("ClusterRole", "Role"))]
+    spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names]
+    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([*spaces, *rights]))
+
+    def may(verb: str, resource: str, namespace: str = "") -> bool:
+        asked = {"verb": verb, "resource": resource, "namespace": namespace}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": "system:serviceaccount:argosy:narrow", "resourceAttributes": asked},
+        }
+        answer = cluster.kubectl("create", "-f", "-", "-o", "json", stdin=json.dumps(review))
+        return bool(json.loads(answer)["status"]["allowed"])
+
+    try:
+        assert may("watch", "pods")
+        assert [may(verb, "pods", "training") for verb in ("create", "delete", "patch")] == [True] * 3
+        assert [may(verb, "pods", "kube-system") for verb in ("create", "delete", "patch")] == [False] * 3
+        assert not any(may(verb, "secrets", name) for verb in ("get", "list", "create") for name in names)
+    finally:
+        cluster.kubectl("delete", "-f", "-", stdin=yaml.safe_dump_all(rights))
+
+
 def documents_of(manifests: str, kind: str) -> dict[str, dict[str, Any]]:
     """Return the documents of a kind by name."""
     found = (document for document in yaml.safe_load_all(manifests) if document and document["kind"] == kind)
