@@ -39,6 +39,7 @@ SHARE = QueueShares(
     queue="red", parent="all", weight=2.0, fair_share_ratio=0.5, usage_cores=1.0, flow_cores=1.5, demand_cores=3.0,
     entitled_cores=2.0, queued_count=1, pending_count=2, leased_count=3,
     non_preemptible_flow_cores=0.5, non_preemptible_cap_cores=4.0, charged_core_min=6.0, budget_core_min=7.0,
+    limited_count=5, rate_limited_count=6, max_running_count=7, lease_rate_per_s=0.5,
     resources=(ResourceShares(resource="memory", requested=3, running=1, entitled=2),),
 )  # fmt: skip
 

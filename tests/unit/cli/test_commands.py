@@ -283,6 +283,7 @@ def test_shares_show_requested_running_and_entitled_of_every_resource_and_what_w
     assert lines[1][:9] == ["science", "2", "50%", "62.5%", "19.5%", "31.2%", "0%", "19.5%", "cpu"]
     wide = argosy("shares", "-o", "wide").out
     assert "RUNNING CORES" in wide
+    assert "8 at 12 running, 3 at 0.5/s" in wide
     assert ["science", "cpu", "40", "12.5", "20"] in lines
     assert ["science", "memory", "4Gi", "1Gi", "2Gi"] in lines
     assert ["science", "example.com/gpu", "3", "1", "2", "weighs", "nothing"] in lines

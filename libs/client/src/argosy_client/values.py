@@ -447,6 +447,14 @@ class QueueShare:
     """What its own jobs that began beyond its fair share take of its excess flow budget, core-minutes."""
     budget_core_min: float = 0.0
     """That budget, core-minutes."""
+    limited_count: int = 0
+    """Own jobs that wait since as many run of the queue, or of their job set, as may."""
+    rate_limited_count: int = 0
+    """Own jobs that wait since the queue has begun as many lately as its lease rate lets it."""
+    max_running_count: int = 0
+    """Most own jobs that are leased or run at once; 0 for no limit."""
+    lease_rate_per_s: float = 0.0
+    """Most own jobs that begin in a second; 0 for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,10 @@ class FakeScheduling(scheduling_pb2_grpc.SchedulingServiceServicer):
             usage_cores=12.5,
             demand_cores=40,
             entitled_cores=20,
+            limited_count=8,
+            max_running_count=12,
+            rate_limited_count=3,
+            lease_rate_per_s=0.5,
             resources=[
                 scheduling_pb2.ResourceShare(resource=name, requested=asked, running=held, entitled=fair)
                 for name, (asked, held, fair) in amounts.items()

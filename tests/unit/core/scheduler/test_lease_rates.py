@@ -9,7 +9,7 @@ import pytest
 
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import QueueLimits
-from argosy_core.scheduler import count_waiting, explain, next_due_s, set_queues
+from argosy_core.scheduler import count_waiting, explain, next_due_s, set_queues, shares
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -52,6 +52,8 @@ def test_rate_is_a_reason_to_wait_of_its_own_with_the_numbers_and_ends_by_itself
     assert "its queue begins at most 0.05 jobs a second, and the next in 20 s" in answer.summary
     counts = count_waiting(world.state)
     assert (counts[WaitReason.RATE], counts[WaitReason.NONE]) == (2, 0)
+    (share,) = shares(world.state, world.now_s).queues
+    assert (share.rate_limited_count, share.limited_count, share.lease_rate_per_s) == (2, 0, 0.05)
     assert world.state.pending_slots().size == 0, "what may not begin is no waiting head"
     world.round()
     assert next_due_s(world.state, world.now_s) == pytest.approx(world.now_s + 20.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import QueueLimits
-from argosy_core.scheduler import Explanation, QueueView, count_waiting, explain, next_due_s, set_queues
+from argosy_core.scheduler import Explanation, QueueView, count_waiting, explain, next_due_s, set_queues, shares
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -33,6 +33,8 @@ def test_a_queue_runs_no_more_jobs_than_its_limit() -> None:
     assert answer.reason == WaitReason.LIMIT
     assert "its queue runs 3 of at most 3 jobs" in answer.summary
     assert count_waiting(world.state)[WaitReason.LIMIT] == 7
+    (share,) = shares(world.state, world.now_s).queues
+    assert (share.limited_count, share.max_running_count) == (7, 3)
     world.report(world_cluster(world, jobs[0]), [Report(handle=jobs[0], state=4)])
     assert world.round().handle.tolist() == jobs[3:4]
 

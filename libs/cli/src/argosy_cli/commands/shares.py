@@ -73,6 +73,7 @@ def _queue_columns(answer: Shares) -> list[Column[QueueShare]]:
         Column("MOST OF", most_of, right=True),
         Column("NON-PREEMPTIBLE", _capped_text, right=True, wide=True),
         Column("BUDGET", _budget_text, right=True, wide=True),
+        Column("HELD BACK", _held_back_text, right=True, wide=True),
         Column("QUEUED", lambda s: f"{s.queued_count:,}", right=True),
         Column("PENDING", lambda s: f"{s.pending_count:,}", right=True),
         Column("LEASED", lambda s: f"{s.leased_count:,}", right=True),
@@ -90,6 +91,15 @@ def _amount_columns(name: str, cores: Callable[[QueueShare], float], capacity: f
 def _capped_text(share: QueueShare) -> str:
     """Return the flow of jobs without a lifetime, and its cap, in cores."""
     return f"{share.non_preemptible_flow_cores:,.1f}/{share.non_preemptible_cap_cores:,.1f}"
+
+
+def _held_back_text(share: QueueShare) -> str:
+    """Return how many jobs limits hold back, and by which."""
+    limit = f" at {share.max_running_count:,} running" if share.max_running_count else ""
+    texts = [f"{share.limited_count:,}{limit}"] if share.limited_count else []
+    if share.rate_limited_count:
+        texts.append(f"{share.rate_limited_count:,} at {share.lease_rate_per_s:g}/s")
+    return ", ".join(texts) or "-"
 
 
 def _budget_text(share: QueueShare) -> str:

@@ -6,20 +6,23 @@ Source: 003 "Resource usage", "Fair share"; design section 9.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.job.live import ON_HOLD
+from argosy_core.placement import WaitReason
 from argosy_core.queueing import MICRO, fill_water, fill_water_of, to_cores
 from argosy_core.resources import base_units_per_unit
-from argosy_core.scheduler.limits import fair_ratios, find_caps
+from argosy_core.scheduler.limits import fair_ratios, find_caps, held_back
 from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.turns import turn_usage
 from argosy_core.scheduler.weighing import advance_weights
 
 Floats = npt.NDArray[np.float64]
+_NOBODY: Final = np.zeros(0, dtype=np.int32)
 
 __all__ = [
     "PoolShares",
@@ -83,6 +86,14 @@ class QueueShares:
     """What its own jobs that began beyond its fair share take of its excess flow budget, core-minutes."""
     budget_core_min: float = 0.0
     """That budget, core-minutes."""
+    limited_count: int = 0
+    """Own jobs that wait since as many run of the queue, or of their job set, as may."""
+    rate_limited_count: int = 0
+    """Own jobs that wait since the queue has begun as many lately as its lease rate lets it."""
+    max_running_count: int = 0
+    """Most own jobs that are leased or run at once; 0 for no limit."""
+    lease_rate_per_s: float = 0.0
+    """Most own jobs that begin in a second; 0 for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +145,11 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
     counts = (queues.queued_count, np.bincount(state.live.queue[state.pending_slots()], minlength=usage.size))
     queued, pending, leased = (queues.branches.sum_below(count) for count in (*counts, queues.leased_count))
     weights, caps, lasting = state.weights.values, find_caps(state), state.non_preemptible_flow()
+    back = held_back(state)
+    limited, late = (
+        np.bincount(state.live.queue[back.get(reason, _NOBODY)], minlength=usage.size)
+        for reason in (WaitReason.LIMIT, WaitReason.RATE)
+    )
     prices = np.array([weights.get(name, 0.0) for name in names])
     rows = [
         QueueShares(
@@ -161,6 +177,9 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
             non_preemptible_cap_cores=float(caps.most_non_preemptible[index]) / MICRO,
             charged_core_min=float(queues.charged_core_s[index]) / 60.0,
             budget_core_min=float(caps.budget_core_s[index]) / 60.0,
+            limited_count=int(limited[index]),
+            rate_limited_count=int(late[index]),
+            **_limits_of(state, index),
         )
         for _, index in queues.ids.items()
     ]
@@ -176,6 +195,14 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
             for name, amount in zip(names, capacity.tolist(), strict=True)
         ),
     )
+
+
+def _limits_of(state: PoolState, row: int) -> dict[str, Any]:
+    """Return how many own jobs of a queue run at once and begin in a second, by name, if that is limited."""
+    limits = state.queues.limits.get(row)
+    if limits is None:
+        return {}
+    return {"max_running_count": limits.max_running_count, "lease_rate_per_s": limits.lease_rate_per_s}
 
 
 def _amounts(state: PoolState, capacity: Int64s) -> tuple[Int64s, Floats]:

@@ -144,6 +144,10 @@ def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:
                 non_preemptible_cap_cores=share.non_preemptible_cap_cores,
                 charged_core_min=share.charged_core_min,
                 budget_core_min=share.budget_core_min,
+                limited_count=share.limited_count,
+                rate_limited_count=share.rate_limited_count,
+                max_running_count=share.max_running_count,
+                lease_rate_per_s=share.lease_rate_per_s,
                 resources=[
                     scheduling_pb2.ResourceShare(
                         resource=one.resource, requested=one.requested, running=one.running, entitled=one.entitled

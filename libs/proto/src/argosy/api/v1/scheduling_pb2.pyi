@@ -26,7 +26,7 @@ LATENCY_STAGE_RUNNING: LatencyStage
 LATENCY_STAGE_FINISHED: LatencyStage
 
 class QueueShare(_message.Message):
-    __slots__ = ("queue", "weight", "fair_share_ratio", "usage_cores", "flow_cores", "demand_cores", "entitled_cores", "queued_count", "pending_count", "leased_count", "resources", "parent", "non_preemptible_flow_cores", "non_preemptible_cap_cores", "charged_core_min", "budget_core_min")
+    __slots__ = ("queue", "weight", "fair_share_ratio", "usage_cores", "flow_cores", "demand_cores", "entitled_cores", "queued_count", "pending_count", "leased_count", "resources", "parent", "non_preemptible_flow_cores", "non_preemptible_cap_cores", "charged_core_min", "budget_core_min", "limited_count", "rate_limited_count", "max_running_count", "lease_rate_per_s")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     FAIR_SHARE_RATIO_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,10 @@ class QueueShare(_message.Message):
     NON_PREEMPTIBLE_CAP_CORES_FIELD_NUMBER: _ClassVar[int]
     CHARGED_CORE_MIN_FIELD_NUMBER: _ClassVar[int]
     BUDGET_CORE_MIN_FIELD_NUMBER: _ClassVar[int]
+    LIMITED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RATE_LIMITED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUNNING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LEASE_RATE_PER_S_FIELD_NUMBER: _ClassVar[int]
     queue: str
     weight: float
     fair_share_ratio: float
@@ -59,7 +63,11 @@ class QueueShare(_message.Message):
     non_preemptible_cap_cores: float
     charged_core_min: float
     budget_core_min: float
-    def __init__(self, queue: _Optional[str] = ..., weight: _Optional[float] = ..., fair_share_ratio: _Optional[float] = ..., usage_cores: _Optional[float] = ..., flow_cores: _Optional[float] = ..., demand_cores: _Optional[float] = ..., entitled_cores: _Optional[float] = ..., queued_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[ResourceShare, _Mapping]]] = ..., parent: _Optional[str] = ..., non_preemptible_flow_cores: _Optional[float] = ..., non_preemptible_cap_cores: _Optional[float] = ..., charged_core_min: _Optional[float] = ..., budget_core_min: _Optional[float] = ...) -> None: ...
+    limited_count: int
+    rate_limited_count: int
+    max_running_count: int
+    lease_rate_per_s: float
+    def __init__(self, queue: _Optional[str] = ..., weight: _Optional[float] = ..., fair_share_ratio: _Optional[float] = ..., usage_cores: _Optional[float] = ..., flow_cores: _Optional[float] = ..., demand_cores: _Optional[float] = ..., entitled_cores: _Optional[float] = ..., queued_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., leased_count: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[ResourceShare, _Mapping]]] = ..., parent: _Optional[str] = ..., non_preemptible_flow_cores: _Optional[float] = ..., non_preemptible_cap_cores: _Optional[float] = ..., charged_core_min: _Optional[float] = ..., budget_core_min: _Optional[float] = ..., limited_count: _Optional[int] = ..., rate_limited_count: _Optional[int] = ..., max_running_count: _Optional[int] = ..., lease_rate_per_s: _Optional[float] = ...) -> None: ...
 
 class ResourceShare(_message.Message):
     __slots__ = ("resource", "requested", "running", "entitled")
