@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import pkgutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ import grpc
 import psycopg
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
 import argosy
 from argosy.api.v1 import access_pb2, queue_pb2, server_pb2
-from argosy.channel_credentials import hash_token
+from argosy.channel_credentials import INVITATION_PREFIX, hash_token, new_token
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_runtime.access.guard import AccessSettings, OidcSettings
+from argosy_runtime.metrics import METRICS_REGISTRY
 from argosy_server.api.rules import RULES
 from argosy_testkit.fake_issuer import CLIENT_ID, FakeIssuer
 
@@ -154,6 +157,55 @@ async def test_token_of_an_issuer_opens_the_api(serve: Any, database_url: str) -
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
                     await api.access.WhoAmI(request, metadata=bearer(token))
                 assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+def write_root(access: AccessSettings, token: str) -> None:
+    """Let a token, and no other, be root's."""
+    tokens = {"tokens": [{"name": "root", "sha256": hash_token(token)}]}
+    Path(access.tokens_file).write_text(yaml.safe_dump(tokens))
+
+
+async def test_no_token_is_told_to_anybody(
+    serve: Any, database_url: str, access: AccessSettings, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever callers send as proof, good or bad, is in no answer, log, metric or row."""
+    with FakeIssuer(CERTIFICATES / "server.pem", CERTIFICATES / "server.key") as issuer:
+        authority = str(CERTIFICATES / "authority.pem")
+        oidc = OidcSettings(issuer=issuer.url, audiences=(CLIENT_ID,), authority_file=authority)
+        good = (new_token(), issuer.token(sub="root", groups=[]))
+        forged = issuer.token(sub="root") + "x"
+        bad = (
+            "unknown-static-token",
+            issuer.token(aud="others"),
+            issuer.token(exp=1),
+            forged,
+            INVITATION_PREFIX + "stray",
+        )
+        write_root(access, good[0])
+        told: list[str] = []
+        async with serve(database_url, access=replace(access, oidc=oidc)) as api:
+            for number, token in enumerate(good):
+                queue = queue_pb2.Queue(name=f"q{number}")
+                await api.queues.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue), metadata=bearer(token))
+            for token in bad:
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await api.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=bearer(token))
+                assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+                told.append(str(caught.value))
+            issuer.close()
+            audit = await api.access.ListAuditRecords(access_pb2.ListAuditRecordsRequest(), metadata=bearer(good[1]))
+            told.append(str(audit))
+            assert len(audit.records) >= len(good)
+        told += [*capfd.readouterr(), generate_latest(METRICS_REGISTRY).decode()]
+        with psycopg.connect(database_url) as connection:
+            names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+            for (name,) in names:
+                told.append(str(connection.execute(f'SELECT t::text FROM "{name}" t').fetchall()))
+    everything = "\n".join(told)
+    assert all(sign in everything for sign in ("listening", "argosy_", "q1"))
+    for token in (*good, *bad):
+        assert token not in everything
+        assert token.rpartition(".")[2] not in everything
 
 
 async def test_administrator_is_who_the_settings_name(serve: Any, database_url: str, access: AccessSettings) -> None:
