@@ -53,6 +53,7 @@ CHARTS = {
         *("--set", "cluster.agent.env[0].name=ARGOSY_AGENT_METRICS_INTERVAL_S"),
         *("--set-string", "cluster.agent.env[0].value=10"),
     ],
+    "service accounts call": ["--set", "server.serviceAccounts=true"],
     "kube-scheduler binds": ["--set", "cluster.binding=affinity"],
     "agent binds": ["--set", "cluster.binding=subresource", "--set", "cluster.combined=true"],
     "log and events on brokers of their own": [
@@ -115,6 +116,8 @@ def cluster(kube_api: KubeApi) -> KubeApi:
         manifests = kube_api.kubectl("kustomize", str(DEPLOY / "kustomize" / base))
         documents = [document for document in yaml.safe_load_all(manifests) if document["kind"] != "Deployment"]
         kube_api.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "argosy-api", "namespace": "argosy"}}
+    kube_api.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(account))
     return kube_api
 
 
