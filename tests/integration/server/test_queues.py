@@ -65,6 +65,9 @@ async def test_update_queue_changes_what_the_mask_names_and_nothing_else(api: An
     rates = Queue(name="blue", etag=changed.etag, submit_rate_per_s=2.5, lease_rate_per_s=0.1)
     changed = await update(api, rates, "submit_rate_per_s", "lease_rate_per_s")
     assert (changed.submit_rate_per_s, changed.lease_rate_per_s, changed.max_queued_count) == (2.5, 0.1, 9)
+    rights = Queue(name="blue", etag=changed.etag, preempts_unexpired=True, preempts_endless=True)
+    changed = await update(api, rights, "preempts_endless")
+    assert (changed.preempts_unexpired, changed.preempts_endless) == (False, True)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await update(api, Queue(name="blue", etag=changed.etag, lease_rate_per_s=-1), "lease_rate_per_s")
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT

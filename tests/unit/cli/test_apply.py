@@ -126,9 +126,11 @@ def test_pool_of_a_queue_and_too_many_levels_are_refused() -> None:
 
 def test_printed_queues_can_be_applied(api: FakeApi, argosy: Any, tmp_path: Path) -> None:
     """What `queue list` prints is a file of declarations."""
-    argosy("queue", "create", "science", "--weight", "2", "--max-amount", "cpu=4")
+    argosy("queue", "create", "science", "--weight", "2", "--max-amount", "cpu=4", "--preempts-endless")
     path = tmp_path / "printed.yaml"
     path.write_text(argosy("queue", "list", "-o", "yaml").out)
     assert argosy("apply", "-f", str(path)).out == "everything is as declared\n"
     api.queues["science"].weight = 7
     assert "weight: 7 -> 2" in argosy("apply", "-f", str(path)).out
+    path.write_text("queues: [{name: science, preemptsEndless: 1}]")
+    assert "must be true or false" in argosy("apply", "-f", str(path)).err

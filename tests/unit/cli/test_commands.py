@@ -31,6 +31,9 @@ def test_queue_commands_make_show_change_and_delete(api: FakeApi, argosy: Any) -
     rated = argosy("queue", "update", "science", "--submit-rate", "2.5", "--lease-rate", "0.1")
     assert ("most submits a second: 2.5" in rated.out, "most leases a second:  0.1" in rated.out) == (True, True)
     assert list(api.requests["UpdateQueue"][-1].update_mask.paths) == ["submit_rate_per_s", "lease_rate_per_s"]
+    urgent = argosy("queue", "update", "science", "--preempts-unexpired", "--preempts-endless")
+    assert "work not past its lifetime, work without a lifetime" in urgent.out
+    assert "work without" not in argosy("queue", "update", "science", "--spares-endless").out
     assert {"SUBMITS/S", "LEASES/S"} <= set(argosy("queue", "list", "-o", "wide").out.split())
     argosy("queue", "cordon", "science", "--reason", "repair")
     listed = argosy("queue", "list")

@@ -217,7 +217,7 @@ class MemoryQueues:
             "queue_id": 1, "name": name, "weight": 1.0, "pool": "default", "cordoned": False, "cordon_reason": "",
             "version": 1, "create_time_us": 1, "namespaces": (), "max_queued_count": 10, "parent": "",
             "max_running_count": 0, "max_running_amounts": (), "submit_rate_per_s": 0.0,
-            "lease_rate_per_s": 0.0, "deleted": False,
+            "lease_rate_per_s": 0.0, "preempts_unexpired": False, "preempts_endless": False, "deleted": False,
         }  # fmt: skip
         return QueueRow(**{**values, **changes})
 

@@ -44,6 +44,8 @@ class Queues:
             "max_running_amounts": (),
             "submit_rate_per_s": 3.0,
             "lease_rate_per_s": 0.0,
+            "preempts_unexpired": False,
+            "preempts_endless": False,
             "deleted": False,
         }
         there = [name for name in names if name in NAMES]

@@ -97,6 +97,8 @@ def queue_message(queue: Queue) -> queue_pb2.Queue:
         max_running_amounts=queue.max_running_amounts,
         submit_rate_per_s=queue.submit_rate_per_s,
         lease_rate_per_s=queue.lease_rate_per_s,
+        preempts_unexpired=queue.preempts_unexpired,
+        preempts_endless=queue.preempts_endless,
         etag=queue.etag,
     )
 
@@ -113,6 +115,8 @@ def queue_of(message: queue_pb2.Queue) -> Queue:
         max_running_amounts=dict(message.max_running_amounts),
         submit_rate_per_s=message.submit_rate_per_s,
         lease_rate_per_s=message.lease_rate_per_s,
+        preempts_unexpired=message.preempts_unexpired,
+        preempts_endless=message.preempts_endless,
         namespaces=tuple(message.namespaces),
         cordoned=message.HasField("cordon"),
         cordon_reason=message.cordon.reason,

@@ -389,19 +389,29 @@ class _Reading:
             )
         )
 
-    def _setting(self, setting: dataclasses.Field[Any], value: Value, path: str) -> Any:  # noqa: ANN401 - any field
-        """Return the value of a field of a queue, read by the type of its default."""
-        default = getattr(_DEFAULTS, setting.name)
+    def _number(self, default: float, value: Value, path: str) -> bool | float:
+        """Return a number or a truth value, read by the type of its default."""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if isinstance(default, float):
-            if is_number and math.isfinite(value) and 0 <= value <= _MOST_WEIGHT:  # type: ignore[arg-type, operator]
-                return float(value)  # type: ignore[arg-type]
-            self._fault(path, f"must be a number from 0 to {_MOST_WEIGHT:,}")
+        if isinstance(default, bool):
+            if isinstance(value, bool):
+                return value
+            self._fault(path, "must be true or false")
         elif isinstance(default, int):
             if isinstance(value, int) and is_number and 0 <= value <= _INT64_MAX:
                 return value
             self._fault(path, "must be a whole number, not negative")
-        elif isinstance(default, str):
+        else:
+            if is_number and math.isfinite(value) and 0 <= value <= _MOST_WEIGHT:  # type: ignore[arg-type, operator]
+                return float(value)  # type: ignore[arg-type]
+            self._fault(path, f"must be a number from 0 to {_MOST_WEIGHT:,}")
+        return default
+
+    def _setting(self, setting: dataclasses.Field[Any], value: Value, path: str) -> Any:  # noqa: ANN401 - any field
+        """Return the value of a field of a queue, read by the type of its default."""
+        default = getattr(_DEFAULTS, setting.name)
+        if isinstance(default, int | float):
+            return self._number(default, value, path)
+        if isinstance(default, str):
             if isinstance(value, str):
                 return value
             self._fault(path, "must be a text")

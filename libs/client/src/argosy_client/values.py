@@ -51,7 +51,7 @@ OPEN_STATES: Final = frozenset({"queued", "leased", "running"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue; the fields below `lease_rate_per_s` are given by the server."""
+    """A queue; the fields below `preempts_endless` are given by the server."""
 
     name: str
     """Name, unique in the installation."""
@@ -73,6 +73,10 @@ class Queue:
     """Most jobs that may be submitted in a second, ten seconds' worth at once; 0 for no limit."""
     lease_rate_per_s: float = 0.0
     """Most jobs that begin in a second, ten seconds' worth at once; 0 for no limit."""
+    preempts_unexpired: bool = False
+    """Runs that are not past their lifetimes yet make room for its jobs, too, while it is under its share."""
+    preempts_endless: bool = False
+    """Runs without a lifetime do."""
     cordoned: bool = False
     """No job of the queue becomes pending."""
     cordon_reason: str = ""

@@ -35,12 +35,14 @@ _CHANGEABLE: Final = frozenset(
         "max_running_amounts",
         "submit_rate_per_s",
         "lease_rate_per_s",
+        "preempts_unexpired",
+        "preempts_endless",
     }
 )
 _INSERT: Final = (
     "INSERT INTO queues (name, weight, pool, namespaces, max_queued_count, parent, max_running_count,"
-    " max_running_amounts, submit_rate_per_s, lease_rate_per_s, create_time_us)"
-    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+    " max_running_amounts, submit_rate_per_s, lease_rate_per_s, preempts_unexpired, preempts_endless, create_time_us)"
+    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
     " ON CONFLICT (name) WHERE NOT deleted DO NOTHING"
     f" RETURNING {QUEUE_COLUMNS}"
 )
@@ -72,6 +74,8 @@ class QueueCalls:
         max_running_amounts: Sequence[str] = (),
         submit_rate_per_s: float = 0.0,
         lease_rate_per_s: float = 0.0,
+        preempts_unexpired: bool = False,
+        preempts_endless: bool = False,
     ) -> QueueRow:
         """Make a queue; an equal one by the same name is success.
 
@@ -84,7 +88,8 @@ class QueueCalls:
             if parent:
                 check_parent(connection, name, parent=parent, pool=pool)
             limits = (max_running_count, list(max_running_amounts), submit_rate_per_s, lease_rate_per_s)
-            values = [name, weight, pool, list(namespaces), max_queued_count, parent, *limits, create_time_us]
+            rights = (preempts_unexpired, preempts_endless)
+            values = [name, weight, pool, list(namespaces), max_queued_count, parent, *limits, *rights, create_time_us]
             row = connection.execute(_INSERT, values).fetchone()
             if row is not None:
                 made = QueueRow.of(row)
@@ -103,6 +108,8 @@ class QueueCalls:
             max_running_amounts=tuple(max_running_amounts),
             submit_rate_per_s=submit_rate_per_s,
             lease_rate_per_s=lease_rate_per_s,
+            preempts_unexpired=preempts_unexpired,
+            preempts_endless=preempts_endless,
         )
         if present != wanted:
             raise AlreadyExists(f"queue {name} exists with other settings; update it instead", resource=_resource(name))

@@ -24,7 +24,7 @@ __all__ = [
 
 _QUEUE_SETTINGS: Final = (
     "namespaces, max_queued_count, parent, max_running_count, max_running_amounts,"
-    " submit_rate_per_s, lease_rate_per_s, deleted"
+    " submit_rate_per_s, lease_rate_per_s, preempts_unexpired, preempts_endless, deleted"
 )
 QUEUE_COLUMNS: Final = (
     f"queue_id, name, weight, pool, cordoned, cordon_reason, version, create_time_us, {_QUEUE_SETTINGS}"
@@ -79,6 +79,10 @@ class QueueRow:
     """Most jobs that may be submitted in a second; 0 for no limit."""
     lease_rate_per_s: float
     """Most jobs that begin in a second; 0 for no limit."""
+    preempts_unexpired: bool
+    """Whether runs that are not past their lifetimes yet make room for its jobs, too."""
+    preempts_endless: bool
+    """Whether runs without a lifetime do."""
     deleted: bool
     """Whether it takes no jobs any more."""
 

@@ -72,6 +72,8 @@ queues: Final = sa.Table(
     sa.Column("max_running_amounts", ARRAY(sa.Text), nullable=False, server_default=sa.text("'{}'")),
     sa.Column("submit_rate_per_s", sa.Double, nullable=False, server_default=_ZERO),
     sa.Column("lease_rate_per_s", sa.Double, nullable=False, server_default=_ZERO),
+    sa.Column("preempts_unexpired", sa.Boolean, nullable=False, server_default=_FALSE),
+    sa.Column("preempts_endless", sa.Boolean, nullable=False, server_default=_FALSE),
     sa.Index("queues_name", "name", unique=True, postgresql_where=sa.text("NOT deleted")),
 )
 """A queue. Deleted ones keep their row, since finished jobs still name them; their name is free again."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from argosy_core.job.options import UNSET
 from argosy_core.job.states import JobState, ObjectState, RunState
 from argosy_core.leader.instructions import SendStops
-from argosy_core.scheduler import RoundSettings, explain, next_due_s
+from argosy_core.scheduler import RoundSettings, explain, next_due_s, set_queues
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -199,6 +201,67 @@ def test_queues_below_others_have_the_shares_of_their_branch() -> None:
     others = [world.submit(8, queue=queue, options=(0, UNSET, UNSET)) for queue in (4, 5)]
     settle(world, 40)
     assert [running(world, handles) for handles in (first, *others)] == [4, 2, 2]
+
+
+def _may_preempt(world: LeaderWorld, queue: str, *, unexpired: bool = False, endless: bool = False) -> None:
+    """Give a queue the right that more than what is past its lifetime makes room for its jobs."""
+    views = [
+        replace(view, preempts_unexpired=unexpired, preempts_endless=endless) if view.name == queue else view
+        for view in world.book.queues()
+    ]
+    set_queues(world.state, views)
+
+
+@pytest.mark.parametrize(
+    ("lifetime_s", "rights", "count"),
+    [
+        pytest.param(3600, {}, 0, id="unexpired, without the right"),
+        pytest.param(3600, {"endless": True}, 0, id="unexpired, with the other right"),
+        pytest.param(3600, {"unexpired": True}, 4, id="unexpired, with the right"),
+        pytest.param(UNSET, {"unexpired": True}, 0, id="endless, with the other right"),
+        pytest.param(UNSET, {"endless": True}, 4, id="endless, with the right"),
+    ],
+)
+def test_queue_with_the_right_has_what_is_not_past_its_lifetime_make_room(
+    lifetime_s: int, rights: dict[str, bool], count: int
+) -> None:
+    """Up to its share and no further, and explain says why a run was stopped; the other side never strikes back."""
+    world, first = make_world(lifetime_s)
+    _may_preempt(world, "bob", **rights)
+    second = world.submit(8, queue=2, options=(0, UNSET, UNSET))
+    settle(world, 30)
+    assert (len(stops(world)), running(world, second)) == (count, count)
+    settle(world, 10)
+    assert (len(stops(world)), running(world, first)) == (count, 8 - count)
+    reasons = [run.reason for handle in first for run in world.store.jobs[handle].runs.values() if run.ended]
+    assert all("and may stop what is not past its lifetime" in reason for reason in reasons)
+
+
+def test_queues_with_the_same_right_are_safe_from_each_other() -> None:
+    """Only what is past its lifetime makes room among them."""
+    world, _ = make_world(3600)
+    limits = [replace(view, preempts_unexpired=True) for view in world.book.queues()]
+    set_queues(world.state, limits)
+    world.submit(8, queue=2)
+    settle(world, 20)
+    assert stops(world) == []
+
+
+def test_what_is_past_its_lifetime_makes_room_first() -> None:
+    """Though the other run is younger."""
+    world = LeaderWorld(
+        clusters={"a": 1}, node_amounts=NODE, queues={"alice": 1.0, "bob": 1.0}, settings=RoundSettings()
+    )
+    _may_preempt(world, "bob", unexpired=True)
+    old = world.submit(2, options=(0, UNSET, UNSET))
+    young = world.submit(2, options=(3600, UNSET, UNSET))
+    world.round()
+    for handles in (old, young):
+        world.now_s += 10.0
+        world.report("a", [Report(handle=handle, state=ObjectState.RUNNING) for handle in handles])
+    world.submit(1, queue=2)
+    settle(world, 6)
+    assert stops(world)[0] in old
 
 
 def _contend(seed: int) -> list[tuple[int, int]]:

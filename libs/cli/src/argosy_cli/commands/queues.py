@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["queue"]
 
-_rates = (
+_options = (
+    click.option(
+        "--preempts-unexpired/--spares-unexpired",
+        default=None,
+        help="Runs not past their lifetimes make room for its jobs while it is under its share; else they do not.",
+    ),
+    click.option(
+        "--preempts-endless/--spares-endless", default=None, help="So do runs without a lifetime; else they do not."
+    ),
     click.option("--submit-rate", type=FiniteRange(0, 1_000_000), help="Most jobs submitted a second; 0 for no limit."),
     click.option("--lease-rate", type=FiniteRange(0, 1_000_000), help="Most jobs begun a second; 0 for no limit."),
 )
@@ -40,8 +48,10 @@ def queue() -> None:
 @click.option("--parent", default="", help="Queue that it stands below and shares with.")
 @click.option("--max-running", type=click.IntRange(0), default=0, help="Most jobs at once; 0 for no limit.")
 @click.option("--max-amount", "max_amounts", multiple=True, help=_AMOUNT_HELP)
-@_rates[0]
-@_rates[1]
+@_options[0]
+@_options[1]
+@_options[2]
+@_options[3]
 @common_options
 @click.pass_context
 def create(  # noqa: PLR0913 - an option each
@@ -57,6 +67,8 @@ def create(  # noqa: PLR0913 - an option each
     max_amounts: tuple[str, ...],
     submit_rate: float | None,
     lease_rate: float | None,
+    preempts_unexpired: bool | None,
+    preempts_endless: bool | None,
 ) -> None:
     """Make a queue; an equal one by its name is success."""
     from argosy_client import Queue
@@ -72,6 +84,8 @@ def create(  # noqa: PLR0913 - an option each
         max_running_amounts=_read_amounts(max_amounts),
         submit_rate_per_s=submit_rate or 0.0,
         lease_rate_per_s=lease_rate or 0.0,
+        preempts_unexpired=bool(preempts_unexpired),
+        preempts_endless=bool(preempts_endless),
     )
     settings = settings_of(context)
     _print(settings, call(settings, lambda client: client.create_queue(wanted)))
@@ -121,8 +135,10 @@ def get(context: click.Context, *, name: str) -> None:
 @click.option("--parent", help="Queue to stand below, with its jobs and all below it; empty for none.")
 @click.option("--max-running", type=click.IntRange(0), help="New limit of jobs at once; 0 for none.")
 @click.option("--max-amount", "max_amounts", multiple=True, help=f"{_AMOUNT_HELP} Give `none` for no such limits.")
-@_rates[0]
-@_rates[1]
+@_options[0]
+@_options[1]
+@_options[2]
+@_options[3]
 @common_options
 @click.pass_context
 def update(  # noqa: PLR0913 - an option each
@@ -137,6 +153,8 @@ def update(  # noqa: PLR0913 - an option each
     max_amounts: tuple[str, ...],
     submit_rate: float | None,
     lease_rate: float | None,
+    preempts_unexpired: bool | None,
+    preempts_endless: bool | None,
 ) -> None:
     """Change what is given and leave the rest; refused if somebody else changed the queue meanwhile."""
     given = {
@@ -147,6 +165,8 @@ def update(  # noqa: PLR0913 - an option each
         "max_running_count": max_running,
         "submit_rate_per_s": submit_rate,
         "lease_rate_per_s": lease_rate,
+        "preempts_unexpired": preempts_unexpired,
+        "preempts_endless": preempts_endless,
     }
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if max_amounts:
@@ -264,6 +284,11 @@ def _rate_text(per_s: float) -> str:
     return f"{per_s:g}" if per_s else ""
 
 
+def _preempts_text(value: Queue) -> str:
+    kinds = {"work not past its lifetime": value.preempts_unexpired, "work without a lifetime": value.preempts_endless}
+    return ", ".join(text for text, is_given in kinds.items() if is_given)
+
+
 def _cordon_text(value: Queue) -> str:
     return (f"yes ({value.cordon_reason})" if value.cordon_reason else "yes") if value.cordoned else "no"
 
@@ -280,6 +305,7 @@ def _print(settings: Settings, value: Queue) -> None:
         ("most running jobs", str(value.max_running_count or "")),
         ("most submits a second", _rate_text(value.submit_rate_per_s)),
         ("most leases a second", _rate_text(value.lease_rate_per_s)),
+        ("preempts", _preempts_text(value)),
         ("most at once", ", ".join(f"{k}={amount_text(k, v)}" for k, v in sorted(value.max_running_amounts.items()))),
     ]
     print_one(settings, value, lines)

@@ -119,6 +119,11 @@ def set_queues(state: PoolState, queues: Iterable[QueueView]) -> None:
         state.queues.branches.forget(index)
         if view.parent:
             state.queues.branches.parents[index] = view.parent
+        for rows, is_given in (
+            (state.queues.preempts_unexpired, view.preempts_unexpired),
+            (state.queues.preempts_endless, view.preempts_endless),
+        ):
+            (rows.add if is_given else rows.discard)(index)
         state.queues.limits.pop(index, None)
         if view.limits:
             state.queues.limits[index] = view.limits

@@ -6,6 +6,9 @@ are runs past their lifetimes, on nodes where a run of equal constraints is, so 
 *nominated* from then on: it counts as if it had what it waits for, and nothing else is stopped for it for a while. It
 gets its node by a round, as any job, when the pods of the victims are gone.
 
+A queue may have the right that runs make room for its jobs which are not past their lifetimes yet, or have none. They
+do so only if no others are enough, under the same rules of shares, and never those of queues that have the same right.
+
 What is nominated is not stored: if the leader ends, the next one stops nobody for what is under way, since the victims'
 ends make room for the same heads; it chooses anew if they still wait.
 
@@ -15,6 +18,7 @@ Source: 003 "Preemption"; design section 5, "Round" 7.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -42,22 +46,23 @@ def make_room(state: PoolState, now_s: float) -> None:
         state: The pool, before a round.
         now_s: Now.
 
-    Complexity: nothing while no job has a lifetime or nothing waits for room; else O(jobs) in NumPy, and Python work
+    Complexity: nothing while no run may be preempted or nothing waits for room; else O(jobs) in NumPy, and Python work
     per head.
     """
     state.room.due_s = math.inf
-    heads = state.pending_slots() if state.room.has_lifetimes else np.zeros(0, dtype=np.int32)
+    may_preempt = state.room.has_lifetimes or state.queues.preempts_endless
+    heads = state.pending_slots() if may_preempt else np.zeros(0, dtype=np.int32)
     waiting = state.live.handle[heads].tolist()
     ends = {handle: state.room.nominated[handle] for handle in waiting if state.room.nominated.get(handle, 0.0) > now_s}
     state.room.nominated = ends
     if not heads.size:
         return
     state.room.due_s = min(ends.values(), default=math.inf)
-    slots = _preemptible(state, now_s)
-    if not slots.size:
+    expired, others = _preemptible(state, now_s, heads)
+    if not expired.size and not others.size:
         return
     excess = _excess(state, heads)
-    candidates, classes = _candidates(state, slots, now_s)
+    candidates, classes = _candidates(state, np.concatenate([expired, others]), now_s)
     constraints = _constraints(state, np.append(classes, state.live.class_index[heads]))
     for slot, handle in zip(heads.tolist(), waiting, strict=True):
         if state.classes.are_gangs(state.live.class_index[slot : slot + 1])[0]:
@@ -69,11 +74,16 @@ def make_room(state: PoolState, now_s: float) -> None:
         wanted = constraints[int(state.live.class_index[slot])]
         equal = np.array([constraints[index] == wanted for index in classes.tolist()], dtype=np.bool_)
         fitting = np.isin(candidates.node, candidates.node[equal])
-        victims = choose_victims(state.requested_vectors(one)[0], queue, candidates.only(fitting), excess)
+        victims = None
+        for allowed in _kinds_of_victims(state, queue, candidates.run, expired):
+            left = candidates.only(fitting & allowed)
+            victims = victims or choose_victims(state.requested_vectors(one)[0], queue, left, excess)
         if victims is None:
             continue
         runs = np.array(victims.runs, dtype=np.int32)
-        preempt(state, runs, f"makes room for a job of queue {state.queues.names[queue]}, which is under its share")
+        why = "" if np.isin(runs, expired).all() else " and may stop what is not past its lifetime"
+        name = state.queues.names[queue]
+        preempt(state, runs, f"makes room for a job of queue {name}, which is under its share{why}")
         state.room.nominated[handle] = now_s + _NOMINATED_S
         state.room.due_s = min(state.room.due_s, now_s + _NOMINATED_S)
         excess.note(queue, cores)
@@ -83,21 +93,44 @@ def make_room(state: PoolState, now_s: float) -> None:
         candidates, classes = candidates.only(stay), classes[stay]
 
 
-def _preemptible(state: PoolState, now_s: float) -> Int32s:
-    """Return the runs that may be preempted now; note when the next one may."""
+def _kinds_of_victims(state: PoolState, queue: int, runs: Int32s, expired: Int32s) -> Iterator[Bools]:
+    """Return which runs may make room for jobs of a queue: those past their lifetimes, then all that may."""
+    allowed: Bools = np.isin(runs, expired)
+    yield allowed
+    rights, live = state.queues, state.live
+    if queue in rights.preempts_unexpired:
+        peers = np.isin(live.queue[runs], [*rights.preempts_unexpired])
+        allowed = allowed | ((live.lifetime_s[runs] >= 0) & ~peers)
+    if queue in rights.preempts_endless:
+        peers = np.isin(live.queue[runs], [*rights.preempts_endless])
+        allowed = allowed | ((live.lifetime_s[runs] < 0) & ~peers)
+    if queue in rights.preempts_unexpired or queue in rights.preempts_endless:
+        yield allowed
+
+
+def _preemptible(state: PoolState, now_s: float, heads: Int32s) -> tuple[Int32s, Int32s]:
+    """Return the runs that are past their lifetimes, and others if they may make room for some head.
+
+    It is noted when the next run is past its lifetime.
+    """
     live = state.live
     slots = live.live_slots()
     ends_anyway = CANCEL_REQUESTED | STOP_SENT | TIMED_OUT | IN_FLIGHT
-    slots = slots[(live.lifetime_s[slots] >= 0) & (live.run_state[slots] > 0)]
+    slots = slots[live.run_state[slots] > 0]
     slots = slots[(live.flags[slots] & ends_anyway) == 0]
     slots = slots[~are_preempted(state, slots)]
+    rights = state.queues.preempts_unexpired | state.queues.preempts_endless
+    is_limited = live.lifetime_s[slots] >= 0
+    endless, slots = slots[~is_limited], slots[is_limited]
     least_s = np.maximum(live.lifetime_s[slots], state.settings.minimum_run_s)
     began_s = live.start_time_us[slots] / 1e6
     over_s = np.where(least_s == 0, 0.0, np.where(began_s > 0, began_s + least_s, math.inf))
     later = over_s[over_s > now_s]
     state.room.due_s = min(state.room.due_s, float(later.min(initial=math.inf)))
-    ready: Int32s = slots[over_s <= now_s]
-    return ready
+    ready = over_s <= now_s
+    if rights.isdisjoint(live.queue[heads].tolist()):
+        return slots[ready], endless[:0]
+    return slots[ready], np.concatenate([slots[~ready], endless])
 
 
 def _candidates(state: PoolState, slots: Int32s, now_s: float) -> tuple[Candidates, Int32s]:

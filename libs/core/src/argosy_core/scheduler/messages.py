@@ -57,6 +57,10 @@ class QueueView:
     """True if none of its queued jobs may be placed."""
     parent: str = ""
     """Name of the queue that it stands below; empty for none."""
+    preempts_unexpired: bool = False
+    """Whether runs that are not past their lifetimes yet make room for its jobs, too."""
+    preempts_endless: bool = False
+    """Whether runs without a lifetime do."""
     limits: QueueLimits = field(default_factory=QueueLimits)
     """What its own jobs may hold at once."""
 

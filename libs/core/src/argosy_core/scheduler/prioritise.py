@@ -205,7 +205,7 @@ def elect_heads(state: PoolState) -> None:
     live.flags[followers] |= PENDING
     state.promises.followers = live.handle[followers].tolist()
     state.heads, state.head_kinds = live.handle[slots], np.concatenate(head_kinds)
-    if state.room.has_lifetimes and slots.size:
+    if slots.size and (state.room.has_lifetimes or state.queues.preempts_endless):
         state.room.due_s = 0.0  # the next round looks whether runs are to be stopped for them
     known = {*before.tolist(), *promised.tolist()}
     for slot in (slot for slot in (*chosen, *followers) if slot not in known):

@@ -260,6 +260,10 @@ class QueueTable:
         """In-flight, leased and running jobs."""
         self.limits: dict[int, QueueLimits] = {}
         """Index -> what it may hold at once; those without limits are left out."""
+        self.preempts_unexpired: set[int] = set()
+        """Indices of those for whose jobs runs make room that are not past their lifetimes yet."""
+        self.preempts_endless: set[int] = set()
+        """Indices of those for whose jobs runs without a lifetime make room."""
         self.lease_paid_s: dict[int, float] = {}
         """Index -> when all that it has begun is paid for by its lease rate, seconds since the Unix epoch."""
         self.branches = Branches()
@@ -317,6 +321,8 @@ class QueueTable:
         del self.names[index], self.orders[index]
         self.limits.pop(index, None)
         self.lease_paid_s.pop(index, None)
+        self.preempts_unexpired.discard(index)
+        self.preempts_endless.discard(index)
         self.branches.forget(index)
         self.branches.arrange(self.names, self.flow)
 

@@ -84,6 +84,8 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             max_running_amounts=_amount_texts(queue.max_running_amounts),
             submit_rate_per_s=queue.submit_rate_per_s,
             lease_rate_per_s=queue.lease_rate_per_s,
+            preempts_unexpired=queue.preempts_unexpired,
+            preempts_endless=queue.preempts_endless,
         )
         self._cache.forget(row.name)
         return queue_pb2.CreateQueueResponse(queue=_message(row))
@@ -126,6 +128,8 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             "max_running_amounts": list(_amount_texts(queue.max_running_amounts)),
             "submit_rate_per_s": queue.submit_rate_per_s,
             "lease_rate_per_s": queue.lease_rate_per_s,
+            "preempts_unexpired": queue.preempts_unexpired,
+            "preempts_endless": queue.preempts_endless,
         }
         paths = _read_mask(request.update_mask.paths, values.keys())
         _require_edit(queue.name, paths)
@@ -302,4 +306,6 @@ def _message(row: QueueRow) -> queue_pb2.Queue:
         max_running_amounts=read_amounts(row.max_running_amounts),
         submit_rate_per_s=row.submit_rate_per_s,
         lease_rate_per_s=row.lease_rate_per_s,
+        preempts_unexpired=row.preempts_unexpired,
+        preempts_endless=row.preempts_endless,
     )

@@ -27,7 +27,7 @@ from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mas
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61rgosy/api/v1/queue.proto\x12\rargosy.api.v1\x1a\x1b\x62uf/validate/validate.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\"\n\x06\x43ordon\x12\x18\n\x06reason\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"\xcd\x07\n\x05Queue\x12\xbb\x01\n\x04name\x18\x01 \x01(\tB\xac\x01\xbaH\xa8\x01\xba\x01\xa4\x01\n\nqueue.name\x12`must be 1 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit\x1a\x34this.matches(\'^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$\')\x12.\n\x06weight\x18\x02 \x01(\x01\x42\x19\xbaH\x16\x12\x14\x19\x00\x00\x00\x00\x80\x84.A)\x00\x00\x00\x00\x00\x00\x00\x00@\x01H\x00\x88\x01\x01\x12\x15\n\x04pool\x18\x03 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12%\n\x06\x63ordon\x18\x04 \x01(\x0b\x32\x15.argosy.api.v1.Cordon\x12\x15\n\x04\x65tag\x18\x05 \x01(\tB\x07\xbaH\x04r\x02\x18@\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\xd0\x01\n\nnamespaces\x18\x08 \x03(\tB\xbb\x01\xbaH\xb7\x01\x92\x01\xb3\x01\x10\x64\"\xae\x01\xba\x01\xaa\x01\n\x10queue.namespaces\x12`must be 1 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit\x1a\x34this.matches(\'^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$\')\x12!\n\x10max_queued_count\x18\t \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12\x17\n\x06parent\x18\n \x01(\tB\x07\xbaH\x04r\x02\x18?\x12\"\n\x11max_running_count\x18\x0b \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12\x61\n\x13max_running_amounts\x18\x0c \x03(\x0b\x32+.argosy.api.v1.Queue.MaxRunningAmountsEntryB\x17\xbaH\x14\x9a\x01\x11\x10 \"\x07r\x05\x10\x01\x18\xfd\x01*\x04\"\x02(\x00\x12\x34\n\x11submit_rate_per_s\x18\r \x01(\x01\x42\x19\xbaH\x16\x12\x14\x19\x00\x00\x00\x00\x80\x84.A)\x00\x00\x00\x00\x00\x00\x00\x00@\x01\x12\x33\n\x10lease_rate_per_s\x18\x0e \x01(\x01\x42\x19\xbaH\x16\x12\x14\x19\x00\x00\x00\x00\x80\x84.A)\x00\x00\x00\x00\x00\x00\x00\x00@\x01\x1a\x38\n\x16MaxRunningAmountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\t\n\x07_weightJ\x04\x08\x06\x10\x07J\x04\x08\x0f\x10\x14\"A\n\x12\x43reateQueueRequest\x12+\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.QueueB\x06\xbaH\x03\xc8\x01\x01\":\n\x13\x43reateQueueResponse\x12#\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.Queue\"*\n\x0fGetQueueRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\"7\n\x10GetQueueResponse\x12#\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.Queue\"P\n\x11ListQueuesRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"S\n\x12ListQueuesResponse\x12$\n\x06queues\x18\x01 \x03(\x0b\x32\x14.argosy.api.v1.Queue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc2\x01\n\x12UpdateQueueRequest\x12s\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.QueueBN\xbaHK\xba\x01\x45\n\x0bupdate.etag\x12%needs the etag that GetQueue answered\x1a\x0fthis.etag != \'\'\xc8\x01\x01\x12\x37\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMaskB\x06\xbaH\x03\xc8\x01\x01\":\n\x13UpdateQueueResponse\x12#\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.Queue\"-\n\x12\x44\x65leteQueueRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\"\x15\n\x13\x44\x65leteQueueResponse\"G\n\x12\x43ordonQueueRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\x12\x18\n\x06reason\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\":\n\x13\x43ordonQueueResponse\x12#\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.Queue\"/\n\x14UncordonQueueRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\"<\n\x15UncordonQueueResponse\x12#\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.Queue\"0\n\x15GetQueuePolicyRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\"@\n\x16GetQueuePolicyResponse\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x16\n\x0einherited_from\x18\x02 \x01(\t\"K\n\x15SetQueuePolicyRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\x12\x19\n\x06policy\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01\"\x18\n\x16SetQueuePolicyResponse2\xa0\x06\n\x0cQueueService\x12T\n\x0b\x43reateQueue\x12!.argosy.api.v1.CreateQueueRequest\x1a\".argosy.api.v1.CreateQueueResponse\x12K\n\x08GetQueue\x12\x1e.argosy.api.v1.GetQueueRequest\x1a\x1f.argosy.api.v1.GetQueueResponse\x12Q\n\nListQueues\x12 .argosy.api.v1.ListQueuesRequest\x1a!.argosy.api.v1.ListQueuesResponse\x12T\n\x0bUpdateQueue\x12!.argosy.api.v1.UpdateQueueRequest\x1a\".argosy.api.v1.UpdateQueueResponse\x12T\n\x0b\x44\x65leteQueue\x12!.argosy.api.v1.DeleteQueueRequest\x1a\".argosy.api.v1.DeleteQueueResponse\x12T\n\x0b\x43ordonQueue\x12!.argosy.api.v1.CordonQueueRequest\x1a\".argosy.api.v1.CordonQueueResponse\x12Z\n\rUncordonQueue\x12#.argosy.api.v1.UncordonQueueRequest\x1a$.argosy.api.v1.UncordonQueueResponse\x12]\n\x0eGetQueuePolicy\x12$.argosy.api.v1.GetQueuePolicyRequest\x1a%.argosy.api.v1.GetQueuePolicyResponse\x12]\n\x0eSetQueuePolicy\x12$.argosy.api.v1.SetQueuePolicyRequest\x1a%.argosy.api.v1.SetQueuePolicyResponseBW\n\x11\x64\x65v.argosy.api.v1B\nQueueProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61rgosy/api/v1/queue.proto\x12\rargosy.api.v1\x1a\x1b\x62uf/validate/validate.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\"\n\x06\x43ordon\x12\x18\n\x06reason\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"\x83\x08\n\x05Queue\x12\xbb\x01\n\x04name\x18\x01 \x01(\tB\xac\x01\xbaH\xa8\x01\xba\x01\xa4\x01\n\nqueue.name\x12`must be 1 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit\x1a\x34this.matches(\'^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$\')\x12.\n\x06weight\x18\x02 \x01(\x01\x42\x19\xbaH\x16\x12\x14\x19\x00\x00\x00\x00\x80\x84.A)\x00\x00\x00\x00\x00\x00\x00\x00@\x01H\x00\x88\x01\x01\x12\x15\n\x04pool\x18\x03 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12%\n\x06\x63ordon\x18\x04 \x01(\x0b\x32\x15.argosy.api.v1.Cordon\x12\x15\n\x04\x65tag\x18\x05 \x01(\tB\x07\xbaH\x04r\x02\x18@\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\xd0\x01\n\nnamespaces\x18\x08 \x03(\tB\xbb\x01\xbaH\xb7\x01\x92\x01\xb3\x01\x10\x64\"\xae\x01\xba\x01\xaa\x01\n\x10queue.namespaces\x12`must be 1 to 63 lower-case letters, digits and hyphens, and begin and end with a letter or digit\x1a\x34this.matches(\'^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$\')\x12!\n\x10max_queued_count\x18\t \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12\x17\n\x06parent\x18\n \x01(\tB\x07\xbaH\x04r\x02\x18?\x12\"\n\x11max_running_count\x18\x0b \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12\x61\n\x13max_running_amounts\x18\x0c \x03(\x0b\x32+.argosy.api.v1.Queue.MaxRunningAmountsEntryB\x17\xbaH\x14\x9a\x01\x11\x10 \"\x07r\x05\x10\x01\x18\xfd\x01*\x04\"\x02(\x00\x12\x34\n\x11submit_rate_per_s\x18\r \x01(\x01\x42\x19\xbaH\x16\x12\x14\x19\x00\x00\x00\x00\x80\x84.A)\x00\x00\x00\x00\x00\x00\x00\x00@\x01\x12\x33\n\x10lease_rate_per_s\x18\x0e \x01(\x01\x42\x19\xbaH\x16\x12\x14\x19\x00\x00\x00\x00\x80\x84.A)\x00\x00\x00\x00\x00\x00\x00\x00@\x01\x12\x1a\n\x12preempts_unexpired\x18\x0f \x01(\x08\x12\x18\n\x10preempts_endless\x18\x10 \x01(\x08\x1a\x38\n\x16MaxRunningAmountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\t\n\x07_weightJ\x04\x08\x06\x10\x07J\x04\x08\x11\x10\x14\"A\n\x12\x43reateQueueRequest\x12+\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.QueueB\x06\xbaH\x03\xc8\x01\x01\":\n\x13\x43reateQueueResponse\x12#\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.Queue\"*\n\x0fGetQueueRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\"7\n\x10GetQueueResponse\x12#\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.Queue\"P\n\x11ListQueuesRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"S\n\x12ListQueuesResponse\x12$\n\x06queues\x18\x01 \x03(\x0b\x32\x14.argosy.api.v1.Queue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc2\x01\n\x12UpdateQueueRequest\x12s\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.QueueBN\xbaHK\xba\x01\x45\n\x0bupdate.etag\x12%needs the etag that GetQueue answered\x1a\x0fthis.etag != \'\'\xc8\x01\x01\x12\x37\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMaskB\x06\xbaH\x03\xc8\x01\x01\":\n\x13UpdateQueueResponse\x12#\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.Queue\"-\n\x12\x44\x65leteQueueRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\"\x15\n\x13\x44\x65leteQueueResponse\"G\n\x12\x43ordonQueueRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\x12\x18\n\x06reason\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\":\n\x13\x43ordonQueueResponse\x12#\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.Queue\"/\n\x14UncordonQueueRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\"<\n\x15UncordonQueueResponse\x12#\n\x05queue\x18\x01 \x01(\x0b\x32\x14.argosy.api.v1.Queue\"0\n\x15GetQueuePolicyRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\"@\n\x16GetQueuePolicyResponse\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x16\n\x0einherited_from\x18\x02 \x01(\t\"K\n\x15SetQueuePolicyRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\x12\x19\n\x06policy\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01\"\x18\n\x16SetQueuePolicyResponse2\xa0\x06\n\x0cQueueService\x12T\n\x0b\x43reateQueue\x12!.argosy.api.v1.CreateQueueRequest\x1a\".argosy.api.v1.CreateQueueResponse\x12K\n\x08GetQueue\x12\x1e.argosy.api.v1.GetQueueRequest\x1a\x1f.argosy.api.v1.GetQueueResponse\x12Q\n\nListQueues\x12 .argosy.api.v1.ListQueuesRequest\x1a!.argosy.api.v1.ListQueuesResponse\x12T\n\x0bUpdateQueue\x12!.argosy.api.v1.UpdateQueueRequest\x1a\".argosy.api.v1.UpdateQueueResponse\x12T\n\x0b\x44\x65leteQueue\x12!.argosy.api.v1.DeleteQueueRequest\x1a\".argosy.api.v1.DeleteQueueResponse\x12T\n\x0b\x43ordonQueue\x12!.argosy.api.v1.CordonQueueRequest\x1a\".argosy.api.v1.CordonQueueResponse\x12Z\n\rUncordonQueue\x12#.argosy.api.v1.UncordonQueueRequest\x1a$.argosy.api.v1.UncordonQueueResponse\x12]\n\x0eGetQueuePolicy\x12$.argosy.api.v1.GetQueuePolicyRequest\x1a%.argosy.api.v1.GetQueuePolicyResponse\x12]\n\x0eSetQueuePolicy\x12$.argosy.api.v1.SetQueuePolicyRequest\x1a%.argosy.api.v1.SetQueuePolicyResponseBW\n\x11\x64\x65v.argosy.api.v1B\nQueueProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -90,45 +90,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CORDON']._serialized_start=140
   _globals['_CORDON']._serialized_end=174
   _globals['_QUEUE']._serialized_start=177
-  _globals['_QUEUE']._serialized_end=1150
-  _globals['_QUEUE_MAXRUNNINGAMOUNTSENTRY']._serialized_start=1071
-  _globals['_QUEUE_MAXRUNNINGAMOUNTSENTRY']._serialized_end=1127
-  _globals['_CREATEQUEUEREQUEST']._serialized_start=1152
-  _globals['_CREATEQUEUEREQUEST']._serialized_end=1217
-  _globals['_CREATEQUEUERESPONSE']._serialized_start=1219
-  _globals['_CREATEQUEUERESPONSE']._serialized_end=1277
-  _globals['_GETQUEUEREQUEST']._serialized_start=1279
-  _globals['_GETQUEUEREQUEST']._serialized_end=1321
-  _globals['_GETQUEUERESPONSE']._serialized_start=1323
-  _globals['_GETQUEUERESPONSE']._serialized_end=1378
-  _globals['_LISTQUEUESREQUEST']._serialized_start=1380
-  _globals['_LISTQUEUESREQUEST']._serialized_end=1460
-  _globals['_LISTQUEUESRESPONSE']._serialized_start=1462
-  _globals['_LISTQUEUESRESPONSE']._serialized_end=1545
-  _globals['_UPDATEQUEUEREQUEST']._serialized_start=1548
-  _globals['_UPDATEQUEUEREQUEST']._serialized_end=1742
-  _globals['_UPDATEQUEUERESPONSE']._serialized_start=1744
-  _globals['_UPDATEQUEUERESPONSE']._serialized_end=1802
-  _globals['_DELETEQUEUEREQUEST']._serialized_start=1804
-  _globals['_DELETEQUEUEREQUEST']._serialized_end=1849
-  _globals['_DELETEQUEUERESPONSE']._serialized_start=1851
-  _globals['_DELETEQUEUERESPONSE']._serialized_end=1872
-  _globals['_CORDONQUEUEREQUEST']._serialized_start=1874
-  _globals['_CORDONQUEUEREQUEST']._serialized_end=1945
-  _globals['_CORDONQUEUERESPONSE']._serialized_start=1947
-  _globals['_CORDONQUEUERESPONSE']._serialized_end=2005
-  _globals['_UNCORDONQUEUEREQUEST']._serialized_start=2007
-  _globals['_UNCORDONQUEUEREQUEST']._serialized_end=2054
-  _globals['_UNCORDONQUEUERESPONSE']._serialized_start=2056
-  _globals['_UNCORDONQUEUERESPONSE']._serialized_end=2116
-  _globals['_GETQUEUEPOLICYREQUEST']._serialized_start=2118
-  _globals['_GETQUEUEPOLICYREQUEST']._serialized_end=2166
-  _globals['_GETQUEUEPOLICYRESPONSE']._serialized_start=2168
-  _globals['_GETQUEUEPOLICYRESPONSE']._serialized_end=2232
-  _globals['_SETQUEUEPOLICYREQUEST']._serialized_start=2234
-  _globals['_SETQUEUEPOLICYREQUEST']._serialized_end=2309
-  _globals['_SETQUEUEPOLICYRESPONSE']._serialized_start=2311
-  _globals['_SETQUEUEPOLICYRESPONSE']._serialized_end=2335
-  _globals['_QUEUESERVICE']._serialized_start=2338
-  _globals['_QUEUESERVICE']._serialized_end=3138
+  _globals['_QUEUE']._serialized_end=1204
+  _globals['_QUEUE_MAXRUNNINGAMOUNTSENTRY']._serialized_start=1125
+  _globals['_QUEUE_MAXRUNNINGAMOUNTSENTRY']._serialized_end=1181
+  _globals['_CREATEQUEUEREQUEST']._serialized_start=1206
+  _globals['_CREATEQUEUEREQUEST']._serialized_end=1271
+  _globals['_CREATEQUEUERESPONSE']._serialized_start=1273
+  _globals['_CREATEQUEUERESPONSE']._serialized_end=1331
+  _globals['_GETQUEUEREQUEST']._serialized_start=1333
+  _globals['_GETQUEUEREQUEST']._serialized_end=1375
+  _globals['_GETQUEUERESPONSE']._serialized_start=1377
+  _globals['_GETQUEUERESPONSE']._serialized_end=1432
+  _globals['_LISTQUEUESREQUEST']._serialized_start=1434
+  _globals['_LISTQUEUESREQUEST']._serialized_end=1514
+  _globals['_LISTQUEUESRESPONSE']._serialized_start=1516
+  _globals['_LISTQUEUESRESPONSE']._serialized_end=1599
+  _globals['_UPDATEQUEUEREQUEST']._serialized_start=1602
+  _globals['_UPDATEQUEUEREQUEST']._serialized_end=1796
+  _globals['_UPDATEQUEUERESPONSE']._serialized_start=1798
+  _globals['_UPDATEQUEUERESPONSE']._serialized_end=1856
+  _globals['_DELETEQUEUEREQUEST']._serialized_start=1858
+  _globals['_DELETEQUEUEREQUEST']._serialized_end=1903
+  _globals['_DELETEQUEUERESPONSE']._serialized_start=1905
+  _globals['_DELETEQUEUERESPONSE']._serialized_end=1926
+  _globals['_CORDONQUEUEREQUEST']._serialized_start=1928
+  _globals['_CORDONQUEUEREQUEST']._serialized_end=1999
+  _globals['_CORDONQUEUERESPONSE']._serialized_start=2001
+  _globals['_CORDONQUEUERESPONSE']._serialized_end=2059
+  _globals['_UNCORDONQUEUEREQUEST']._serialized_start=2061
+  _globals['_UNCORDONQUEUEREQUEST']._serialized_end=2108
+  _globals['_UNCORDONQUEUERESPONSE']._serialized_start=2110
+  _globals['_UNCORDONQUEUERESPONSE']._serialized_end=2170
+  _globals['_GETQUEUEPOLICYREQUEST']._serialized_start=2172
+  _globals['_GETQUEUEPOLICYREQUEST']._serialized_end=2220
+  _globals['_GETQUEUEPOLICYRESPONSE']._serialized_start=2222
+  _globals['_GETQUEUEPOLICYRESPONSE']._serialized_end=2286
+  _globals['_SETQUEUEPOLICYREQUEST']._serialized_start=2288
+  _globals['_SETQUEUEPOLICYREQUEST']._serialized_end=2363
+  _globals['_SETQUEUEPOLICYRESPONSE']._serialized_start=2365
+  _globals['_SETQUEUEPOLICYRESPONSE']._serialized_end=2389
+  _globals['_QUEUESERVICE']._serialized_start=2392
+  _globals['_QUEUESERVICE']._serialized_end=3192
 # @@protoc_insertion_point(module_scope)

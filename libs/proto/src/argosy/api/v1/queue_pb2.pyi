@@ -18,7 +18,7 @@ class Cordon(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Queue(_message.Message):
-    __slots__ = ("name", "weight", "pool", "cordon", "etag", "create_time", "namespaces", "max_queued_count", "parent", "max_running_count", "max_running_amounts", "submit_rate_per_s", "lease_rate_per_s")
+    __slots__ = ("name", "weight", "pool", "cordon", "etag", "create_time", "namespaces", "max_queued_count", "parent", "max_running_count", "max_running_amounts", "submit_rate_per_s", "lease_rate_per_s", "preempts_unexpired", "preempts_endless")
     class MaxRunningAmountsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,8 @@ class Queue(_message.Message):
     MAX_RUNNING_AMOUNTS_FIELD_NUMBER: _ClassVar[int]
     SUBMIT_RATE_PER_S_FIELD_NUMBER: _ClassVar[int]
     LEASE_RATE_PER_S_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTS_UNEXPIRED_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTS_ENDLESS_FIELD_NUMBER: _ClassVar[int]
     name: str
     weight: float
     pool: str
@@ -52,7 +54,9 @@ class Queue(_message.Message):
     max_running_amounts: _containers.ScalarMap[str, int]
     submit_rate_per_s: float
     lease_rate_per_s: float
-    def __init__(self, name: _Optional[str] = ..., weight: _Optional[float] = ..., pool: _Optional[str] = ..., cordon: _Optional[_Union[Cordon, _Mapping]] = ..., etag: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., namespaces: _Optional[_Iterable[str]] = ..., max_queued_count: _Optional[int] = ..., parent: _Optional[str] = ..., max_running_count: _Optional[int] = ..., max_running_amounts: _Optional[_Mapping[str, int]] = ..., submit_rate_per_s: _Optional[float] = ..., lease_rate_per_s: _Optional[float] = ...) -> None: ...
+    preempts_unexpired: bool
+    preempts_endless: bool
+    def __init__(self, name: _Optional[str] = ..., weight: _Optional[float] = ..., pool: _Optional[str] = ..., cordon: _Optional[_Union[Cordon, _Mapping]] = ..., etag: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., namespaces: _Optional[_Iterable[str]] = ..., max_queued_count: _Optional[int] = ..., parent: _Optional[str] = ..., max_running_count: _Optional[int] = ..., max_running_amounts: _Optional[_Mapping[str, int]] = ..., submit_rate_per_s: _Optional[float] = ..., lease_rate_per_s: _Optional[float] = ..., preempts_unexpired: bool = ..., preempts_endless: bool = ...) -> None: ...
 
 class CreateQueueRequest(_message.Message):
     __slots__ = ("queue",)

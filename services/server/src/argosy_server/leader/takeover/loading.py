@@ -37,6 +37,8 @@ def queue_views(rows: Iterable[QueueRow]) -> list[QueueView]:
             weight=row.weight,
             cordoned=row.cordoned or row.deleted,
             parent=row.parent,
+            preempts_unexpired=row.preempts_unexpired,
+            preempts_endless=row.preempts_endless,
             limits=QueueLimits(
                 max_running_count=row.max_running_count,
                 max_running_amounts=tuple(read_amounts(row.max_running_amounts).items()),
