@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,6 +177,9 @@ async def test_invented_keys_cost_the_issuer_two_requests_in_two_seconds(issuer:
     tokens = [issuer.token(headers={"kid": f"invented-{number}"}) for number in range(20)]
     answers = await asyncio.gather(*map(door.tokens.find, tokens), return_exceptions=True)
     assert {type(answer) for answer in answers} <= {NotAuthenticated, BackendUnavailable}
+    for number in range(3):
+        with pytest.raises(BackendUnavailable, match="just now"):
+            await door.tokens.find(issuer.token(headers={"kid": f"later-{number}"}))
     assert issuer.asked["/keys"] == 2
 
 
@@ -206,6 +210,15 @@ async def test_issuer_that_answers_wrong_is_no_issuer(issuer: FakeIssuer, path: 
     issuer.answers[path] = status, body
     with pytest.raises(BackendUnavailable):
         await Clocks(issuer).tokens.find(issuer.token())
+
+
+async def test_keys_of_whoever_has_another_name_are_not_taken(issuer: FakeIssuer) -> None:
+    """What is published must say that it is the issuer's; a server that stands in its place is not enough."""
+    other = {"issuer": "https://elsewhere.example", "jwks_uri": f"{issuer.url}/keys"}
+    issuer.answers["/.well-known/openid-configuration"] = 200, json.dumps(other).encode()
+    with pytest.raises(BackendUnavailable):
+        await Clocks(issuer).tokens.find(issuer.token())
+    assert issuer.asked["/keys"] == 0
 
 
 async def test_issuer_with_a_strange_certificate_is_not_asked(issuer: FakeIssuer) -> None:

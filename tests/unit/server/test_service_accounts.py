@@ -70,11 +70,12 @@ async def test_account_is_who_its_cluster_says_and_is_asked_for_once_in_a_while(
                 await door.find(one)
 
 
-async def test_token_for_others_is_refused(tmp_path: Path) -> None:
-    """Every pod may have a token for the API server; only one that was asked for us counts."""
+@pytest.mark.parametrize("audience", ["https://kubernetes.default.svc", ""])
+async def test_token_for_others_is_refused(tmp_path: Path, audience: str) -> None:
+    """Every pod may have a token for the API server; only one that was asked for us counts, where that can be told."""
     token = make_token()
     async with open_door(tmp_path) as door:
-        door.api.accounts = {token: (ACCOUNT, "https://kubernetes.default.svc")}
+        door.api.accounts = {token: (ACCOUNT, audience)}
         for _ in range(3):
             with pytest.raises(NotAuthenticated) as caught:
                 await door.find(token)

@@ -65,7 +65,7 @@ class FakeKubeApi:
         self.uses: dict[tuple[str, str], tuple[str, str]] = {}
         """Quantities of cpu and memory that the metrics API tells, by (namespace, name) of pods."""
         self.accounts: dict[str, tuple[str, str]] = {}
-        """Name and audience of service accounts, by their token."""
+        """Name and audience of service accounts, by their token; without an audience the server knows of none."""
         self.reviewed: list[str] = []
         """Tokens that were reviewed."""
         self.most_under_way = 0
@@ -201,12 +201,16 @@ class FakeKubeApi:
 
     def _review(self, spec: Document) -> Document:
         self.reviewed.append(spec["token"])
-        account, audience = self.accounts.get(spec["token"], ("", ""))
-        if audience not in spec["audiences"]:
+        account, audience = self.accounts.get(spec["token"], ("", "nobody"))
+        if audience and audience not in spec["audiences"]:
             return {"authenticated": False, "error": "invalid bearer token"}
         namespace = account.split(":")[2]
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
-        return {"authenticated": True, "user": {"username": account, "groups": groups}, "audiences": [audience]}
+        return {
+            "authenticated": True,
+            "user": {"username": account, "groups": groups},
+            "audiences": [audience] * bool(audience),
+        }
 
     async def _answer(self, request: web.Request) -> tuple[int, bytes] | web.StreamResponse:
         parts = request.path.strip("/").split("/")
