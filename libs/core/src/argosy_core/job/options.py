@@ -1,9 +1,9 @@
 """What submitters say of jobs beside their specs, as columns: how long they run, when, and how many at once.
 
-The *lifetime* is how long a run is not to be preempted: without one it never is, with one of 0 it may be at once. The
-*time limit* ends a run that takes longer, and its job fails. The *estimate* is what the submitter expects, and binds
-nobody. A job that is *held* waits until it is released. The *job set limit* has a job wait while so many others of its
-job set are leased or run.
+The *lifetime* is how long a run is not to be preempted: without one it is only for queues with the right to it, with
+one of 0 it may be at once. The *time limit* ends a run that takes longer, and its job fails. The *estimate* is what the
+submitter expects, and binds nobody. A job that is *held* waits until it is released. The *job set limit* has a job wait
+while so many others of its job set are leased or run.
 
 Source: 003 "Jobs" (lifetime) and "Scheduling constraints"; design section 3.
 """
