@@ -272,3 +272,21 @@ def test_a_plan_that_its_leader_did_not_see_stored_keeps_its_charges() -> None:
     world.take_over(plan)
     assert charged(world) == 1200
     world.check()
+
+
+def test_ends_that_the_last_leader_did_not_store_leave_no_flow_above_the_cap() -> None:
+    """What ended and what was leased in its place are both held until the ends are told again; the flow is of one."""
+    before, world = make_world(), make_world()
+    before.submit(40)
+    world.submit(40)
+    first = before.round().handle.tolist()
+    assert world.round().handle.tolist() == first
+    end(before, first)
+    plan = before.plan()
+    assert plan.handle.size == 9
+    world.take_over(plan)
+    assert world.state.queues.flow[0] == pytest.approx(9, abs=0.01)
+    end(world, first)
+    assert world.state.counted_usage()[0] == world.state.queues.usage[0]
+    end(world, plan.handle.tolist())
+    assert world.round().handle.size == 9

@@ -17,6 +17,7 @@ from argosy_core.job.live import AWAITING, BACKING_OFF, CANCEL_REQUESTED, HELD, 
 from argosy_core.job.members import Members
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_RANKS
 from argosy_core.placement import Placements
+from argosy_core.queueing import MICRO
 from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
     JOB_CANCELLED,
@@ -287,6 +288,7 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
     rows = np.flatnonzero(fits)
     firsts = plan.firsts
     held = slots[firsts][fits[firsts]]
+    _note_overstated(state, held, plan.round_state)
     _leave_order(state, held)
     live.attempt[held] += 1
     node_of = np.full(slots.size, -1, dtype=np.int32)
@@ -318,6 +320,30 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
         failed_handle=plan.failed_handle[failed],
         failed_reasons=tuple(plan.failed_reasons[row] for row in failed.tolist()),
     )
+
+
+def _note_overstated(state: PoolState, slots: Int32s, decided: RoundStateColumns) -> None:
+    """Find what of the usages is runs of which the last leader had heard the end, and stored it no more.
+
+    The room that they left is what it leased, so both count until their executors tell of them again. A flow that took
+    this in would keep a queue above its share, or its cap, for a half time or more.
+
+    Args:
+        state: The pool; the jobs are waiting still.
+        slots: The jobs that the last leader leased.
+        decided: What it knew then; a flow is never below the usage, these leases included.
+    """
+    queues, rows, usage = state.queues, state.live.queue[slots], state.job_usage(slots)
+    # A queue that is not there was cut off, since the record had no room for it.
+    for queue_id, flow in zip(decided.queue.tolist(), decided.flow.tolist(), strict=False):
+        row = queues.ids.find(queue_id)
+        if row is None or not (rows == row).any() or not math.isfinite(flow):
+            continue
+        before = int(queues.usage[row])
+        known = math.ceil(max(flow, float(queues.flow[row])) * MICRO)
+        over = min(before + int(usage[rows == row].sum()) - known, before)
+        if over > queues.overstated.get(row, 0):
+            queues.overstated[row] = over
 
 
 def _leave_order(state: PoolState, slots: Int32s) -> None:

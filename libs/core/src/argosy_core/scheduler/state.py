@@ -347,6 +347,8 @@ class PoolState:
         np.add.at(queues.held, rows, sign * self.job_vectors(slots))
         if sign < 0:
             queues.idle_at[rows] = -1  # its limits may let others start
+            for row in self.queues.overstated.keys() & set(rows.tolist()):
+                self.queues.overstated[row] = max(self.queues.overstated[row] - int(usage[rows == row].sum()), 0)
         self.job_set_limits.count(self.live, slots, sign, queues.orders)
         if self.room.has_lifetimes:
             ends = self.live.lifetime_s[slots] >= 0
@@ -405,9 +407,14 @@ class PoolState:
 
         A sampler may give away what a run held before its executor has reported the end, and for that moment more is
         held here than there is. What is too much is ended runs, and a flow that took it in would remember it for long:
-        so usages are scaled down to what the pool has. Runs that are seen to have left their nodes are not counted.
+        so usages are scaled down to what the pool has. Runs that are seen to have left their nodes are not counted, nor
+        what the last leader had heard the end of.
         """
         usage, held = self.queues.usage, self.queues.held
+        if self.queues.overstated:
+            usage = usage.copy()
+            for row, excess in self.queues.overstated.items():
+                usage[row] = max(int(usage[row]) - excess, 0)
         if self.promises.left:
             slots = self.live.slots(np.array([*self.promises.left], dtype=np.int64))
             slots = slots[(slots >= 0) & ~self.stage_is_queued(slots)]

@@ -244,6 +244,8 @@ class QueueTable:
         """How many these are."""
         self.charged_core_s: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """What they take of the queue's excess flow budget, core-seconds."""
+        self.overstated: dict[int, int] = {}
+        """Queue's index -> usage of runs that had ended when the last leader leased their room anew, micro-cores."""
         self.non_preemptible_flow: npt.NDArray[np.float64] = np.zeros(0, dtype=np.float64)
         """Flow of jobs without a lifetime at the pool's flow time, cores; kept once a job had a lifetime."""
         self.held: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
