@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import grpc
 import psycopg
 import pytest
+import structlog
 import yaml
 from prometheus_client import generate_latest
 
@@ -21,6 +24,7 @@ from argosy.channel_credentials import INVITATION_PREFIX, hash_token, new_token
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_runtime.access.guard import AccessSettings, OidcSettings
+from argosy_runtime.logs import set_up_logs
 from argosy_runtime.metrics import METRICS_REGISTRY
 from argosy_server.api.rules import RULES
 from argosy_testkit.fake_issuer import CLIENT_ID, FakeIssuer
@@ -165,8 +169,19 @@ def write_root(access: AccessSettings, token: str) -> None:
     Path(access.tokens_file).write_text(yaml.safe_dump(tokens))
 
 
+@pytest.fixture
+def logs() -> Iterator[StringIO]:
+    """Give what is logged from now on, whatever another test has made of the logs of this process."""
+    before = structlog.get_config()
+    stream = StringIO()
+    set_up_logs("server", stream=stream)
+    yield stream
+    structlog.contextvars.clear_contextvars()
+    structlog.configure(**before)
+
+
 async def test_no_token_is_told_to_anybody(
-    serve: Any, database_url: str, access: AccessSettings, capfd: pytest.CaptureFixture[str]
+    serve: Any, database_url: str, access: AccessSettings, logs: StringIO
 ) -> None:
     """Whatever callers send as proof, good or bad, is in no answer, log, metric or row."""
     with FakeIssuer(CERTIFICATES / "server.pem", CERTIFICATES / "server.key") as issuer:
@@ -196,7 +211,7 @@ async def test_no_token_is_told_to_anybody(
             audit = await api.access.ListAuditRecords(access_pb2.ListAuditRecordsRequest(), metadata=bearer(good[1]))
             told.append(str(audit))
             assert len(audit.records) >= len(good)
-        told += [*capfd.readouterr(), generate_latest(METRICS_REGISTRY).decode()]
+        told += [logs.getvalue(), generate_latest(METRICS_REGISTRY).decode()]
         with psycopg.connect(database_url) as connection:
             names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
             for (name,) in names:
