@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 TEST_TIMEOUT_S = 300
 """Longest time of one test that states none, the start of parts included."""
-WAITING_FILES = ("test_long_outage.py",)
-"""Tests that take minutes and hardly any CPU, with parts of their own."""
+FILES_APART = ("test_long_outage.py", "real/simulation/")
+"""Tests that share no parts with others: one that takes minutes and hardly any CPU, and worlds in virtual time."""
 LEFT_SOCKET = (
     "ignore:Exception ignored in. <(socket.socket|function _SelectorTransport):pytest.PytestUnraisableExceptionWarning"
 )
@@ -52,17 +52,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.filterwarnings(LEFT_SOCKET))
 
 
-class WaitingApart(LoadScopeScheduling):
-    """Gives tests that mostly wait a process of their own, and all others the other, where they share their parts."""
+class TwoProcesses(LoadScopeScheduling):
+    """Gives tests without common parts one process, and all others the other, where they share their parts."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "waiting" if any(name in nodeid for name in WAITING_FILES) else "working"
+        return "apart" if any(name in nodeid for name in FILES_APART) else "sharing"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     """Schedule the two processes of `make test-real`."""
-    return WaitingApart(config, log)
+    return TwoProcesses(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
