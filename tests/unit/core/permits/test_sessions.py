@@ -181,6 +181,17 @@ def test_whatever_an_agent_says_renews_its_leases_and_silence_ends_them(world: W
     assert free[0, 0] == 600
 
 
+def test_time_counts_again_once_somebody_speaks_after_nothing_was_scaled() -> None:
+    """A service that had nothing to do for a while ends silent sessions like any other."""
+    world = World()
+    for now_s in (1.0, 2.0, 3.0):
+        assert world.service.tick(now_s).ended == []
+    world.now_s = 4.0
+    agent = world.begin()
+    assert world.service.tick(10.0).ended == []
+    assert world.service.tick(10.1).ended == [agent]
+
+
 def test_a_stream_that_breaks_leaves_its_pods_booked(world: World) -> None:
     """Its agent may still act on its permits; another agent is refused until then and told when to ask."""
     agent = world.begin()
