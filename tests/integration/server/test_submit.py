@@ -328,6 +328,55 @@ async def test_submit_keeps_how_long_jobs_run_and_refuses_what_cannot_be(api: An
     assert "items[1].time_limit" in [one.field for one in from_rpc_error(caught.value).violations]
 
 
+async def test_policy_for_resizes_becomes_annotations_and_is_read_back(api: Any) -> None:
+    """It may be said twice, if it is the same; a submit under a used client id is compared with it."""
+    least, most = job_pb2.ScaledAmounts(cpu="500m", memory="64Mi"), job_pb2.ScaledAmounts(cpu="4", memory="8Gi")
+    policy = job_pb2.ScalingPolicy(min=least, max=most, unit=least, targets=job_pb2.ScalingTargets(load=0.5))
+    notes = {
+        "argosy.dev/autoscale-min": "cpu=500m,memory=64Mi",
+        "argosy.dev/autoscale-max": "memory=8Gi,cpu=4",
+        "argosy.dev/autoscale-unit": "cpu=500m,memory=64Mi",
+        "argosy.dev/autoscale-targets": "load=0.5",
+    }
+    ids = await api.submit({"scaling": policy, "client_id": "one"}, {"annotations": notes}, {})
+    jobs = (await api.jobs.BatchGetJobs(job_pb2.BatchGetJobsRequest(ids=ids))).jobs
+    assert [job.scaling for job in jobs] == [policy, policy, job_pb2.ScalingPolicy()]
+    assert set(jobs[0].annotations) == set(notes)
+    assert await api.submit({"scaling": policy, "client_id": "one"}) == ids[:1]
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.submit({"client_id": "one"})
+    assert caught.value.code() == grpc.StatusCode.ALREADY_EXISTS
+
+
+@pytest.mark.parametrize(
+    ("policy", "notes", "said"),
+    [
+        ({"min": ("1", "1Gi")}, {}, "min and max are both needed"),
+        ({"min": ("1", "1Gi"), "max": ("1", "1Mi")}, {}, "min is above max"),
+        ({"min": ("0", "1Gi"), "max": ("1", "1Gi")}, {}, "min must have some of each resource"),
+        ({"min": ("1", "1Gi"), "max": ("x", "1Gi")}, {}, "max: "),
+        ({"min": ("500m", "1Mi"), "max": ("4", "1Gi"), "unit": ("8", "1Gi")}, {}, "unit is above max"),
+        ({"min": ("10m", "1Mi"), "max": ("20m", "8Gi")}, {}, "its max is 20m"),
+        (
+            {"min": ("10m", "1Mi"), "max": ("4", "8Gi")},
+            {"argosy.dev/autoscale-min": "cpu=1,memory=1Mi", "argosy.dev/autoscale-max": "cpu=4,memory=8Gi"},
+            "another thing than the annotation",
+        ),
+    ],
+)
+async def test_policy_for_resizes_that_cannot_be_kept_is_refused_at_submit(
+    api: Any, policy: dict[str, tuple[str, str]], notes: dict[str, str], said: str
+) -> None:
+    """The item and its field are named, in the words of the field."""
+    amounts = {name: job_pb2.ScaledAmounts(cpu=cpu, memory=memory) for name, (cpu, memory) in policy.items()}
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await api.submit({}, {"scaling": job_pb2.ScalingPolicy(**amounts), "annotations": notes})
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    (fault,) = from_rpc_error(caught.value).violations
+    assert fault.field == "items[1].scaling"
+    assert said in fault.description
+
+
 async def test_distributed_job_is_stored_and_answered_as_it_was_given(api: Any) -> None:
     """Groups come back whole, YAML as JSON; its class says them, and its layout is that of every member."""
     head, config = make_item().specs[0].manifests[0], '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}'

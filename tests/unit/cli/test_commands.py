@@ -262,7 +262,7 @@ def test_machines_are_shown_and_cordoned(argosy: Any) -> None:
     assert "7 runs are lost" in argosy("cluster", "forget", "c1", "-y").out
 
 
-def test_pods_that_are_resized_are_shown_with_what_they_asked_for_may_have_and_have(argosy: Any) -> None:
+def test_pods_that_are_resized_are_shown_with_what_they_asked_for_may_have_and_have(api: FakeApi, argosy: Any) -> None:
     """By cluster and queue, by job, and what they were before."""
     outcome = argosy("autoscale", "list")
     assert outcome.code == 0, outcome.err
@@ -271,7 +271,15 @@ def test_pods_that_are_resized_are_shown_with_what_they_asked_for_may_have_and_h
     assert "2 cpu" in listed
     assert "waits for room" in listed
     assert "no pods" in argosy("autoscale", "list", "--queue", "other").err
-    assert len(argosy("autoscale", "show", SCALED_JOB).out.splitlines()) == 2
+    least, most = job_pb2.ScaledAmounts(cpu="1", memory="1Gi"), job_pb2.ScaledAmounts(cpu="8", memory="8Gi")
+    rules = job_pb2.ScalingPolicy(min=least, max=most, unit=least, bundle=True)
+    api.jobs[SCALED_JOB] = job_pb2.Job(id=SCALED_JOB, queue="science", scaling=rules)
+    within = "1 to 8 cpu, 1Gi to 8Gi memory, in 1 cpu and 1Gi memory, in equal units"
+    assert within in argosy("autoscale", "show", SCALED_JOB).out.splitlines()[1]
+    assert re.search(f"autoscale: +{within}\n", argosy("jobs", SCALED_JOB).out)
+    written = {"min": {"cpu": "1", "memory": "1Gi"}, "max": {"cpu": "8", "memory": "8Gi"}}
+    said = json.loads(argosy("jobs", SCALED_JOB, "-o", "json").out)["scaling"]
+    assert said == {**written, "unit": written["min"], "bundle": True}
     assert [line.split()[-2:] for line in argosy("autoscale", "history", SCALED_JOB).out.splitlines()[1:]] == [
         ["as", "asked"], ["for", "room"],
     ]  # fmt: skip

@@ -229,3 +229,20 @@ def test_array_says_how_many_of_its_jobs_run_at_once(ended: FakeApi, argosy: Any
     items = [item for request in ended.requests["SubmitJobs"] for item in request.items]
     assert [item.job_set_limit for item in items] == [2, 2, 2, 0, 0]
     assert len({item.job_set for item in items}) == 2
+
+
+def test_autoscale_says_how_many_times_its_size_a_pod_may_have(ended: FakeApi, argosy: Any) -> None:
+    """In steps of the least; the server takes what is made of it."""
+    assert argosy("run", "-d", "--cpu", "500m", "--mem", "1Gi", "--autoscale", "0.5-8", "--", "true").code == 0
+    (item,) = ended.requests["SubmitJobs"][0].items
+    least, most = job_pb2.ScaledAmounts(cpu="250m", memory="512Mi"), job_pb2.ScaledAmounts(cpu="4", memory="8Gi")
+    assert item.scaling == job_pb2.ScalingPolicy(min=least, max=most, unit=least)
+
+
+@pytest.mark.parametrize("options", [("8",), ("2-8",), ("0-8",), ("0.5-0.9",), ("1-8", "--members", "2")])
+def test_autoscale_that_cannot_be_is_refused_before_anything_is_sent(
+    ended: FakeApi, argosy: Any, options: tuple[str, ...]
+) -> None:
+    """A pod begins with its size, so the range holds it; and it is the only pod of its job."""
+    outcome = argosy("run", "--autoscale", *options, "--", "true")
+    assert (outcome.code, "--autoscale" in outcome.err, ended.requests["SubmitJobs"]) == (125, True, [])

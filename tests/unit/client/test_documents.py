@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy_client import SubmitWarning
+from argosy_client import ScalingRules, SubmitWarning
 from argosy_client.documents import DocumentOptions, name_places, name_warnings, parse_documents, read_documents
 from argosy_client.durations import duration_text, parse_duration_s
 from argosy_core.errors import FieldViolation, InvalidRequest
@@ -381,6 +381,37 @@ def test_duration_that_is_none_is_named_with_its_line(line: str, said: str) -> N
     with pytest.raises(InvalidRequest) as caught:
         parse_documents(f"{SUBMISSION}{line}\n", source="a.yaml", options=OPTIONS)
     assert f"a.yaml:12:1: document 1: {said}" in caught.value.message
+
+
+SCALING = "{min: {cpu: 500m, memory: 1Gi}, max: {cpu: 4, memory: 8Gi}, targets: {workingSet: 0.8}, movable: true}"
+
+
+def test_policy_for_resizes_is_read() -> None:
+    """Numbers are quantities, too; what is left out is left to the installation."""
+    (draft,) = parse_documents(f"{SUBMISSION}scaling: {SCALING}\n", source="a.yaml", options=OPTIONS)
+    assert draft.scaling == ScalingRules(
+        least=("500m", "1Gi"), most=("4", "8Gi"), working_set_ratio=0.8, is_movable=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1-8", "scaling: must be a mapping"),
+        ("{min: {cpu: 1}}", "scaling.min: must have cpu and memory"),
+        ("{min: {cpu: [1], memory: 1Gi}}", "scaling.min.cpu: must be a quantity, as 500m or 1Gi, not a list"),
+        ("{targets: 0.9}", "scaling.targets: must be a mapping"),
+        ("{targets: {load: 1.5}}", "scaling.targets.load: must be a part of what the pod has"),
+        ("{off: maybe}", "scaling.off"),
+        ("{maximum: {}}", "scaling.maximum"),
+    ],
+)
+def test_policy_for_resizes_that_is_none_is_named_with_its_line(text: str, said: str) -> None:
+    """The field and its line are named."""
+    with pytest.raises(InvalidRequest) as caught:
+        parse_documents(f"{SUBMISSION}scaling: {text}\n", source="a.yaml", options=OPTIONS)
+    assert "a.yaml:12:" in caught.value.message
+    assert f"document 1: {said}" in caught.value.message
 
 
 @given(st.integers(0, 400_000_000))

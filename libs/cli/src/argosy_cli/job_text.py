@@ -6,7 +6,7 @@ Source: design section 9.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from argosy_cli.options import Settings
 from argosy_cli.output import Column, age_text, amount_text, print_one, state_text, time_text
@@ -14,9 +14,13 @@ from argosy_cli.selectors import ACTIVE_STATES
 from argosy_core.job.identity import short_id
 
 if TYPE_CHECKING:
-    from argosy_client import Job, Run
+    from argosy_client import Job, Run, ScalingRules
 
-__all__ = ["job_columns", "print_job"]
+__all__ = ["job_columns", "print_job", "scaling_text"]
+
+_AUTOSCALE: Final = "argosy.dev/autoscale"
+"""Annotations that begin so are shown in words."""
+_SCALED: Final = ("cpu", "memory")
 
 
 def job_columns() -> list[Column[Job]]:
@@ -71,7 +75,11 @@ def print_job(settings: Settings, job: Job) -> None:
         ("ran", _run_time_text(job).strip("-")),
         ("exit code", "" if last is None or last.exit_code is None else str(last.exit_code)),
         ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
-        ("annotations", ", ".join(f"{key}={value}" for key, value in job.annotations.items())),
+        (
+            "annotations",
+            ", ".join(f"{key}={value}" for key, value in job.annotations.items() if not key.startswith(_AUTOSCALE)),
+        ),
+        ("autoscale", scaling_text(job.scaling)),
         ("runs", runs),
         ("events", _events_text(job)),
         ("groups", ", ".join(f"{one.name} {one.minimum}-{one.maximum}" for one in job.groups)),
@@ -81,6 +89,16 @@ def print_job(settings: Settings, job: Job) -> None:
         ),
     ]
     print_one(settings, job, lines)
+
+
+def scaling_text(rules: ScalingRules | None) -> str:
+    """Return within what a job's pod is resized, empty if nothing is said of it."""
+    if rules is None or rules.is_off:
+        return "off" if rules else ""
+    words = [f"{low} to {high} {name}" for name, low, high in zip(_SCALED, rules.least, rules.most, strict=False)]
+    words += ["in " + " and ".join(map(" ".join, zip(rules.unit, _SCALED, strict=True)))] if rules.unit else []
+    words += ["in equal units"] * rules.is_bundle + ["movable"] * rules.is_movable
+    return ", ".join(words) if rules.least else ""
 
 
 def _state_text(job: Job) -> str:

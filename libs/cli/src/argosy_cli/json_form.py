@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from argosy_client import PodGroup, RetryRules
+    from argosy_client import PodGroup, RetryRules, ScalingRules
 
 __all__ = ["to_plain"]
 
@@ -59,6 +59,8 @@ def _member(owner: Any, name: str) -> tuple[str, Any]:  # noqa: ANN401 - any dat
         return "after", {"jobIds": list(value), "until": owner.after_until} if value else None
     if name == "cordoned" and hasattr(owner, "cordon_reason"):
         return "cordon", {"reason": owner.cordon_reason} if value else None
+    if name == "scaling":
+        return name, None if value is None else _scaling(value)
     if name == "time_s":
         return "eventTime", to_plain(datetime.fromtimestamp(value, UTC))
     return _camel(name), to_plain(value)
@@ -82,6 +84,18 @@ def _retry(rules: RetryRules) -> dict[str, Any]:
         "maxBackOff": f"{rules.max_back_off_s:g}s" if rules.max_back_off_s else "",
     }
     return {name: value for name, value in said.items() if value}
+
+
+def _scaling(rules: ScalingRules) -> dict[str, Any]:
+    """Return rules for resizes as documents have them."""
+    amounts = {"min": rules.least, "max": rules.most, "unit": rules.unit}
+    said: dict[str, Any] = {
+        name: dict(zip(("cpu", "memory"), held, strict=True)) for name, held in amounts.items() if held
+    }
+    ratios = (rules.load_ratio, rules.memory_ratio, rules.working_set_ratio)
+    targets = {name: ratio for name, ratio in zip(("load", "memory", "workingSet"), ratios, strict=True) if ratio}
+    flags = {"off": rules.is_off, "bundle": rules.is_bundle, "movable": rules.is_movable}
+    return said | ({"targets": targets} if targets else {}) | {name: True for name, is_set in flags.items() if is_set}
 
 
 def _camel(name: str) -> str:

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2
+from argosy_client.scaling_codec import scaling_message, scaling_of
 from argosy_client.values import (
     ChangeResult,
     Cluster,
@@ -163,6 +164,7 @@ def submit_message(
             hold=draft.hold,
             job_set_limit=draft.job_set_limit,
             after=_after_message(draft),
+            scaling=scaling_message(draft.scaling),
         )
     return request
 
@@ -295,6 +297,7 @@ def job_of(message: job_pb2.Job) -> Job:
         after=tuple(message.after.job_ids),
         after_until=_AFTER_NAMES.get(message.after.until, "") if message.HasField("after") else "",
         requests=dict(message.requests),
+        scaling=scaling_of(message.scaling) if message.HasField("scaling") else None,
     )
 
 

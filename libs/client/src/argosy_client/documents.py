@@ -14,6 +14,12 @@ A document is a submission, or a Kubernetes Pod manifest by itself::
     estimate: 45m             # of its run time
     hold: true                # it waits until it is released
     after: {jobIds: [0190...], until: succeeded}   # or ended; or just the list
+    scaling:                  # its pod is resized while it runs (docs/autoscale.md)
+      min: {cpu: 500m, memory: 1Gi}
+      max: {cpu: 4, memory: 8Gi}
+      unit: {cpu: 500m, memory: 1Gi}   # that of the node if left out, as are the targets
+      targets: {load: 0.9, memory: 0.75, workingSet: 0.9}
+      bundle: false           # movable and off, likewise
     spec:
       manifests: [{apiVersion: v1, kind: Pod, ...}]
 
@@ -52,6 +58,7 @@ from typing import Final
 from argosy_client.batches import MAX_JOB_COUNT
 from argosy_client.field_reading import INT32_MAX, FieldReader, kind_text, manifest_text
 from argosy_client.places import Place
+from argosy_client.scaling_documents import read_scaling_rules
 from argosy_client.spec_documents import read_spec
 from argosy_client.values import JobDraft, SubmitWarning
 from argosy_client.yaml_nodes import Document, Value, read_json, read_yaml
@@ -90,6 +97,7 @@ _FIELDS: Final = {
     "jobSetLimit": "job_set_limit",
     "job_set_limit": "job_set_limit",
     "after": "after",
+    "scaling": "scaling",
     "spec": "spec",
 }
 _ANSWERED: Final = frozenset(
@@ -309,6 +317,7 @@ class _Reading(FieldReader):
             job_set_limit=self._job_set_limit(fields),
             after=options.after or after,
             after_until=options.after_until if options.after else until,
+            scaling=read_scaling_rules(self, fields.get("scaling")),
             place=self.place,
         )
 

@@ -16,6 +16,7 @@ from typing import Final
 from argosy_client.places import Place
 from argosy_core.job.pod_groups import PodGroup
 from argosy_core.job.retry_rules import RetryRules
+from argosy_core.job.scaling_rules import ScalingRules
 
 __all__ = [
     "JOB_STATES",
@@ -38,6 +39,7 @@ __all__ = [
     "RetryRules",
     "Run",
     "ScaledPod",
+    "ScalingRules",
     "ServerInfo",
     "Shares",
     "StageLatency",
@@ -125,6 +127,8 @@ class JobDraft:
     """Ids of other jobs that it begins after."""
     after_until: str = "succeeded"
     """Whether these must have `succeeded`, or `ended` in whatever way."""
+    scaling: ScalingRules | None = None
+    """Within what its pod is resized while it runs; None for what annotations say, if anything."""
     place: Place | None = field(default=None, compare=False)
     """Where it was written, for errors; None if nowhere."""
 
@@ -253,6 +257,8 @@ class Job:
     """Whether these must have `succeeded` or `ended`; empty without any."""
     requests: Mapping[str, int] = field(default_factory=dict)
     """What its pods request together, base units by resource."""
+    scaling: ScalingRules | None = None
+    """Within what its pod is resized while it runs; None where its annotations say nothing of it."""
     stage: str = ""
     """Where it stands, as `Explanation.stage`; empty where that was not asked for."""
     wait_reason: str = ""

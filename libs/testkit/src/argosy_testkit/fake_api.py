@@ -229,6 +229,7 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
                         client_id=item.client_id,
                         labels=item.labels,
                         spec=request.specs[item.spec],
+                        scaling=item.scaling if item.HasField("scaling") else None,
                     )
                 ids.append(known)
         await self.api.leave("SubmitJobs", context)

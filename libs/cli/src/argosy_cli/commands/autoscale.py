@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from argosy_cli.job_ids import whole_id
+from argosy_cli.job_text import scaling_text
 from argosy_cli.options import Settings, common_options, settings_of
 from argosy_cli.output import Column, age_text, amount_text, print_rows, time_text
 from argosy_cli.session import call
@@ -49,17 +50,19 @@ def list_pods(context: click.Context, *, cluster_name: str, queue: str) -> None:
 @common_options
 @click.pass_context
 def show_job(context: click.Context, *, job: str) -> None:
-    """Show the resized pods of JOB, an id or the end of one."""
+    """Show the resized pods of JOB, an id or the end of one, and within what they are resized."""
 
-    async def fetch(client: ArgosyClient) -> list[ScaledPod]:
+    async def fetch(client: ArgosyClient) -> tuple[list[ScaledPod], str]:
         job_id = await whole_id(client, job)
         found = [
             pod for name in await _clusters(client, "") async for pod in client.list_scaled_pods(name, job_id=job_id)
         ]
-        return _known(found, job)
+        return _known(found, job), scaling_text((await client.get_job(job_id)).scaling)
 
     settings = settings_of(context)
-    _print(settings, call(settings, fetch), empty="")
+    pods, within = call(settings, fetch)
+    column: Column[ScaledPod] = Column("WITHIN", lambda _: within or "as its manifest says")
+    _print(settings, pods, column, empty="")
 
 
 @autoscale.command("history")
@@ -94,9 +97,9 @@ def _known(found: list[ScaledPod], job: str) -> list[ScaledPod]:
     return found
 
 
-def _print(settings: Settings, pods: list[ScaledPod], *, empty: str) -> None:
+def _print(settings: Settings, pods: list[ScaledPod], *more: Column[ScaledPod], empty: str) -> None:
     age: Column[ScaledPod] = Column("FOR", lambda pod: age_text(pod.since), right=True)
-    print_rows(settings, pods, [*_columns(), age], empty=empty, is_paged=True)
+    print_rows(settings, pods, [*_columns(), age, *more], empty=empty, is_paged=True)
 
 
 def _columns() -> list[Column[ScaledPod]]:

@@ -5,6 +5,7 @@ Source: design section 9.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from dataclasses import replace
@@ -25,6 +26,7 @@ from argosy_core.errors import AlreadyExists, ArgosyError, InvalidRequest, NotFo
 
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, JobDraft
+    from argosy_core.job.scaling_rules import ScalingRules
 
 __all__ = ["DEFAULT_IMAGE", "DEFAULT_QUEUE", "Array", "make_drafts", "read_array", "run", "submit_drafts"]
 
@@ -125,6 +127,11 @@ def _memory(text: str) -> str:
 )
 @click.option("--gpu", type=click.IntRange(0, 1024), default=0, help="GPUs (nvidia.com/gpu).")
 @click.option(
+    "--autoscale",
+    metavar="MIN-MAX",
+    help="Resize it while it runs, from MIN to MAX times --cpu and --mem in steps of MIN, as in 1-8 or 0.5-4.",
+)
+@click.option(
     "--array",
     type=read_array,
     metavar="0-99[%10]",
@@ -193,6 +200,7 @@ def make_drafts(  # noqa: PLR0913 - one parameter per option
     array: Array | None,
     time_limit_s: int | None,
     priority: int,
+    autoscale: str | None = None,
     members: int | None = None,
     share_nodes: bool = False,
     **pod: Any,  # noqa: ANN401 - options of the pod
@@ -211,6 +219,9 @@ def make_drafts(  # noqa: PLR0913 - one parameter per option
         raise InvalidRequest("--share-nodes is about the pods of --members; a job of one pod shares its node anyway")
     if not _NAME.fullmatch(name):
         raise InvalidRequest(f"--name {name[:40]!r} must be at most 32 of a-z, 0-9 and '-', not '-' at the ends")
+    if autoscale and members:
+        raise InvalidRequest("--autoscale is for jobs of one pod; leave out --members")
+    scaling = _scaling(autoscale, (pod["cpu"], pod["mem"])) if autoscale else None
     job_set = f"{name}-{uuid.uuid4().hex[:8]}"
     drafts = []
     indices = array.indices if array else ()
@@ -229,9 +240,38 @@ def make_drafts(  # noqa: PLR0913 - one parameter per option
                 labels={} if index is None else {"array-index": str(index)},
                 time_limit_s=time_limit_s,
                 job_set_limit=array.limit if array else 0,
+                scaling=scaling,
             )
         )
     return drafts
+
+
+def _scaling(times: str, size: tuple[str, str]) -> ScalingRules:
+    """Return within what a pod is resized.
+
+    Args:
+        times: MIN-MAX, how many times its size.
+        size: What it begins with, by resource of SCALED.
+
+    Raises:
+        InvalidRequest: It is no range, or does not hold the size itself.
+    """
+    from argosy_core.job.scaling_rules import ScalingRules
+    from argosy_core.resources import format_amount, parse_quantity
+
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,3})?)-(\d{1,3}(?:\.\d{1,3})?)", times)
+    least, most = map(float, match.groups()) if match else (0.0, 0.0)
+    if not 0 < least <= 1 <= most:
+        raise InvalidRequest(
+            f"--autoscale {times[:40]!r} must be MIN-MAX with MIN at most 1 and MAX at least 1, as 1-8 or 0.5-4:"
+            " how many times --cpu and --mem the pod may have, which it begins with"
+        )
+    amounts = [(name, parse_quantity(name, text)) for name, text in zip(("cpu", "memory"), size, strict=True)]
+    low, high = (
+        tuple(format_amount(name, max(math.ceil(amount * ratio), 1)) for name, amount in amounts)
+        for ratio in (least, most)
+    )
+    return ScalingRules(least=low, most=high, unit=low)
 
 
 def _manifests(  # noqa: PLR0913 - one parameter per option

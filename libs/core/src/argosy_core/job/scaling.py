@@ -19,7 +19,7 @@ Source: seed 001 "Non-VM pods"; docs/autoscale.md "Permits".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from argosy_core.errors import InvalidRequest
@@ -40,6 +40,7 @@ __all__ = [
     "Targets",
     "read_amounts",
     "read_scaling",
+    "read_targets",
     "scaling_fault",
 ]
 
@@ -123,7 +124,7 @@ def read_scaling(annotations: Mapping[str, str]) -> Scaling | None:
     is_on = _read_word(annotations, SWITCH_ANNOTATION, ("on", "off"))
     is_movable = not _read_word(annotations, MOVABLE_ANNOTATION, ("false", "true"))
     is_bundle = not _read_word(annotations, BUNDLE_ANNOTATION, ("false", "true"))
-    targets = _read_targets(annotations.get(TARGETS_ANNOTATION, ""))
+    targets = read_targets(annotations.get(TARGETS_ANNOTATION, ""))
     unit, *bounds = (
         read_amounts(name, annotations[name]) if name in annotations else ()
         for name in (UNIT_ANNOTATION, MINIMUM_ANNOTATION, MAXIMUM_ANNOTATION)
@@ -136,6 +137,8 @@ def read_scaling(annotations: Mapping[str, str]) -> Scaling | None:
         raise InvalidRequest(f"{MINIMUM_ANNOTATION} and {MAXIMUM_ANNOTATION} go together; one is missing")
     if min(bounds[0]) < 1:
         raise InvalidRequest(f"{MINIMUM_ANNOTATION} must have some of each resource: a pod without any does not run")
+    if any(part > high for part, high in zip(unit, bounds[1], strict=False)):
+        raise InvalidRequest(f"{UNIT_ANNOTATION} is above {MAXIMUM_ANNOTATION}")
     try:
         return Scaling(
             least=bounds[0],
@@ -167,7 +170,16 @@ def _read_word(annotations: Mapping[str, str], name: str, words: tuple[str, str]
     return text == words[0]
 
 
-def _read_targets(text: str) -> Targets:
+def read_targets(text: str, defaults: Targets | None = None) -> Targets:
+    """Return how full a pod should be, as the annotation says it.
+
+    Args:
+        text: The annotation, empty if there is none.
+        defaults: What counts where nothing is said; ours if None.
+
+    Raises:
+        InvalidRequest: It cannot be read.
+    """
     ratios: dict[str, float] = {}
     for part in filter(None, text.split(",")):
         name, _, number = (word.strip() for word in part.partition("="))
@@ -178,7 +190,7 @@ def _read_targets(text: str) -> Targets:
             raise InvalidRequest(f"{TARGETS_ANNOTATION} is {text[:80]!r}; write {wanted} with parts of 1") from cause
         if not 0 < ratio <= 1:
             raise InvalidRequest(f"{TARGETS_ANNOTATION}: the target of {name} must be above 0 and at most 1")
-    return Targets(**ratios)
+    return replace(defaults or Targets(), **ratios)
 
 
 def read_amounts(annotation: str, text: str) -> tuple[int, ...]:

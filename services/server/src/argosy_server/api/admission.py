@@ -23,6 +23,7 @@ from argosy_core.job.identity import parse_id
 from argosy_core.job.options import OPTION_NAMES, UNSET, JobOptions
 from argosy_core.job.queue_policy import QueuePolicy
 from argosy_server.api.names import NAME_RULE, QUEUE_NAME_RULE, is_name, is_queue_name, metadata_faults
+from argosy_server.api.scaling import scaling_faults
 from argosy_server.api.specs import ReadSpec
 from argosy_server.api.submit_items import ItemColumns, Metadata
 from argosy_store.queue_limits import QueueLimit
@@ -110,8 +111,8 @@ class _Faults:
     """Faults by how they are answered; the first kind that occurs decides the code, and all are listed."""
 
     invalid: list[FieldViolation]
-    missing: list[FieldViolation]
-    forbidden: list[FieldViolation]
+    missing: list[FieldViolation] = field(default_factory=list)
+    forbidden: list[FieldViolation] = field(default_factory=list)
     unequal: list[FieldViolation] = field(default_factory=list)
 
     def found(self) -> bool:
@@ -157,9 +158,7 @@ def admit(
             FieldViolation(field=f"specs[{place}].{violation.field}", description=violation.description)
             for place, spec in enumerate(specs)
             for violation in spec.violations
-        ],
-        [],
-        [],
+        ]
     )
     counts = np.array(items.counts, dtype=np.int64)
     counts[counts == 0] = 1
@@ -174,6 +173,7 @@ def admit(
     after = _read_after(items, counts, faults)
     _check_namespaces(names, places, queues, specs=specs, faults=faults)
     _check_times(items, queues, specs, faults)
+    faults.invalid += items.scaling_faults or scaling_faults(items.metadata, places, specs)
     if faults.found():  # all faults are told at once, so that one round of mending is enough
         _check_unequal(items, metadata_index, faults)
     faults.raise_any()

@@ -22,6 +22,7 @@ from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.pod_groups import is_of_groups, read_groups
 from argosy_core.job.retry_rules import RetryRules, rules_of
 from argosy_core.scheduler import Explanation, FilterCount, QueueStanding, StartBand
+from argosy_server.api.scaling import scaling_message
 from argosy_store.rows import JobRecord, RunRecord
 
 __all__ = ["explain_response", "id_characters", "job_ids", "job_message", "split_body", "timestamp"]
@@ -109,6 +110,7 @@ def job_message(record: JobRecord) -> job_pb2.Job:
         job_set_limit=record.job_set_limit or 0,
         after=_after_message(record.run_after) if record.run_after else None,
         requests=_requests(record.class_definition),
+        scaling=scaling_message(record.annotations) if record.annotations else None,
     )
 
 

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from argosy_core.errors import FieldViolation
 from argosy_core.job.after import AfterUntil
 from argosy_core.job.options import OPTION_NAMES, UNSET
+from argosy_server.api.scaling import with_scaling
 
 __all__ = ["MAX_ITEM_COUNT", "ItemColumns", "ItemOptions", "Metadata", "RunAfter", "keeps_rules", "read_items"]
 
@@ -63,8 +65,10 @@ class ItemColumns:
     """What is said of jobs beside their specs; None if nothing is of any item."""
     after: list[RunAfter | None]
     """What each runs after, None where nothing; empty if that is so of all."""
+    scaling_faults: list[FieldViolation]
+    """Items whose annotations contradict what they say of scaling."""
     options_fit: bool
-    """Whether all durations are surely in range, and no item names other jobs."""
+    """Whether all durations are surely in range, and no item names other jobs or says how it is scaled."""
 
 
 def read_items(items: Sequence[Any]) -> ItemColumns:
@@ -77,8 +81,9 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
     most = 0
     options: list[ItemOptions] = []
     after: list[RunAfter | None] = []
+    scaling_faults: list[FieldViolation] = []
     fit = True
-    for item in items:
+    for number, item in enumerate(items):
         given = _NO_OPTIONS
         if (
             item.HasField("lifetime")
@@ -95,6 +100,10 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
             after.append((item.after.until or AfterUntil.SUCCEEDED, tuple(item.after.job_ids)))
             fit = False  # few jobs name others, so protovalidate may look at all of theirs
         labels, annotations = item.labels, item.annotations
+        if item.HasField("scaling"):
+            annotations, faults = with_scaling(item, number)
+            scaling_faults += faults
+            fit = False  # as above
         if labels or annotations:
             most = max(most, len(labels), len(annotations))
             metadata.append((tuple(sorted(labels.items())), tuple(sorted(annotations.items()))))
@@ -110,6 +119,7 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
         metadata=metadata,
         max_pair_count=most,
         options=None if options.count(_NO_OPTIONS) == len(options) else options,
+        scaling_faults=scaling_faults,
         options_fit=fit,
         after=after and [*after, *[None] * (len(options) - len(after))],
     )

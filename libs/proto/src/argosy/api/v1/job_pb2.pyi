@@ -222,8 +222,44 @@ class RunAfter(_message.Message):
     until: AfterUntil
     def __init__(self, job_ids: _Optional[_Iterable[str]] = ..., until: _Optional[_Union[AfterUntil, str]] = ...) -> None: ...
 
+class ScaledAmounts(_message.Message):
+    __slots__ = ("cpu", "memory")
+    CPU_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    cpu: str
+    memory: str
+    def __init__(self, cpu: _Optional[str] = ..., memory: _Optional[str] = ...) -> None: ...
+
+class ScalingTargets(_message.Message):
+    __slots__ = ("load", "memory", "working_set")
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    WORKING_SET_FIELD_NUMBER: _ClassVar[int]
+    load: float
+    memory: float
+    working_set: float
+    def __init__(self, load: _Optional[float] = ..., memory: _Optional[float] = ..., working_set: _Optional[float] = ...) -> None: ...
+
+class ScalingPolicy(_message.Message):
+    __slots__ = ("min", "max", "unit", "targets", "off", "bundle", "movable")
+    MIN_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    OFF_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    MOVABLE_FIELD_NUMBER: _ClassVar[int]
+    min: ScaledAmounts
+    max: ScaledAmounts
+    unit: ScaledAmounts
+    targets: ScalingTargets
+    off: bool
+    bundle: bool
+    movable: bool
+    def __init__(self, min: _Optional[_Union[ScaledAmounts, _Mapping]] = ..., max: _Optional[_Union[ScaledAmounts, _Mapping]] = ..., unit: _Optional[_Union[ScaledAmounts, _Mapping]] = ..., targets: _Optional[_Union[ScalingTargets, _Mapping]] = ..., off: bool = ..., bundle: bool = ..., movable: bool = ...) -> None: ...
+
 class JobItem(_message.Message):
-    __slots__ = ("spec", "queue", "job_set", "priority", "client_id", "count", "labels", "annotations", "lifetime", "time_limit", "estimate", "hold", "after", "job_set_limit")
+    __slots__ = ("spec", "queue", "job_set", "priority", "client_id", "count", "labels", "annotations", "lifetime", "time_limit", "estimate", "hold", "after", "job_set_limit", "scaling")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -252,6 +288,7 @@ class JobItem(_message.Message):
     HOLD_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     JOB_SET_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    SCALING_FIELD_NUMBER: _ClassVar[int]
     spec: int
     queue: str
     job_set: str
@@ -266,7 +303,8 @@ class JobItem(_message.Message):
     hold: bool
     after: RunAfter
     job_set_limit: int
-    def __init__(self, spec: _Optional[int] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., priority: _Optional[int] = ..., client_id: _Optional[str] = ..., count: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hold: bool = ..., after: _Optional[_Union[RunAfter, _Mapping]] = ..., job_set_limit: _Optional[int] = ...) -> None: ...
+    scaling: ScalingPolicy
+    def __init__(self, spec: _Optional[int] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., priority: _Optional[int] = ..., client_id: _Optional[str] = ..., count: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hold: bool = ..., after: _Optional[_Union[RunAfter, _Mapping]] = ..., job_set_limit: _Optional[int] = ..., scaling: _Optional[_Union[ScalingPolicy, _Mapping]] = ...) -> None: ...
 
 class SubmitJobsRequest(_message.Message):
     __slots__ = ("specs", "items", "validate_only", "validation")
@@ -325,7 +363,7 @@ class Run(_message.Message):
     def __init__(self, attempt: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., lease_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ..., failure: _Optional[_Union[FailureKind, str]] = ..., member: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec", "lifetime", "time_limit", "estimate", "held", "submitter", "after", "requests", "job_set_limit")
+    __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec", "lifetime", "time_limit", "estimate", "held", "submitter", "after", "requests", "job_set_limit", "scaling")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -369,6 +407,7 @@ class Job(_message.Message):
     AFTER_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     JOB_SET_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    SCALING_FIELD_NUMBER: _ClassVar[int]
     id: str
     queue: str
     job_set: str
@@ -391,7 +430,8 @@ class Job(_message.Message):
     after: RunAfter
     requests: _containers.ScalarMap[str, int]
     job_set_limit: int
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., priority: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., cancel_requested: bool = ..., client_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., submitter: _Optional[str] = ..., after: _Optional[_Union[RunAfter, _Mapping]] = ..., requests: _Optional[_Mapping[str, int]] = ..., job_set_limit: _Optional[int] = ...) -> None: ...
+    scaling: ScalingPolicy
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., priority: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., cancel_requested: bool = ..., client_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., submitter: _Optional[str] = ..., after: _Optional[_Union[RunAfter, _Mapping]] = ..., requests: _Optional[_Mapping[str, int]] = ..., job_set_limit: _Optional[int] = ..., scaling: _Optional[_Union[ScalingPolicy, _Mapping]] = ...) -> None: ...
 
 class JobStateCount(_message.Message):
     __slots__ = ("state", "job_count")
