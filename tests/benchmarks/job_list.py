@@ -8,6 +8,7 @@ Source: issue "The first hour": p95 under 300 ms and 100 MB with 100,000 jobs.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -32,7 +33,7 @@ spec:
 
 
 def main(job_count: int, call_count: int) -> None:
-    """Submit, list, cancel; print percentiles."""
+    """Submit, list, cancel; print a line of JSON for each form of the command."""
     argosy = str(Path(sys.executable).with_name("argosy"))
     queue = ("--queue", f"listed-{uuid.uuid4().hex[:8]}")
     subprocess.run((argosy, "queue", "create", queue[1]), check=True, stdout=subprocess.DEVNULL)
@@ -55,11 +56,16 @@ def main(job_count: int, call_count: int) -> None:
         after = os.times()
         cpu_ms = (after.children_user + after.children_system - before.children_user - before.children_system) * 1000
         walls_ms.sort()
-        sys.stdout.write(
-            f"argosy {' '.join(form)}: p50 {walls_ms[len(walls_ms) // 2]:.0f} ms,"
-            f" p95 {walls_ms[-(-len(walls_ms) * 95 // 100) - 1]:.0f} ms, CPU {cpu_ms / call_count:.0f} ms,"
-            f" memory {most_kib / 1024:.0f} MiB\n"
-        )
+        figures = {
+            "command": f"argosy {' '.join(form)}",
+            "job_count": job_count,
+            "call_count": call_count,
+            "wall_p50_ms": round(walls_ms[len(walls_ms) // 2]),
+            "wall_p95_ms": round(walls_ms[-(-len(walls_ms) * 95 // 100) - 1]),
+            "cpu_ms": round(cpu_ms / call_count),
+            "memory_mib": round(most_kib / 1024),
+        }
+        sys.stdout.write(json.dumps(figures) + "\n")
     subprocess.run((argosy, "cancel", *queue, "--yes"), check=True, stdout=subprocess.DEVNULL)
 
 

@@ -21,8 +21,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from argosy_client import ArgosyClient, RetryPolicy
-from argosy_client.values import JobDraft, JobEvent, Queue
+from argosy_client import ArgosyClient, JobDraft, JobEvent, Queue, RetryPolicy
 from argosy_core.errors import BackendUnavailable
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_local.compose import ClusterPlan, MeshPlan

@@ -18,8 +18,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from argosy_client import ArgosyClient, RetryPolicy
-from argosy_client.values import JobDraft, JobEvent, JobSelector, Queue
+from argosy_client import ArgosyClient, JobDraft, JobEvent, JobSelector, Queue, RetryPolicy
 from argosy_core.job.states import JobState
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_local.compose import ClusterPlan, MeshPlan

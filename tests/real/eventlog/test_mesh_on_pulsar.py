@@ -22,8 +22,7 @@ import pytest
 
 from argosy.api.v1 import event_pb2
 from argosy.lease.v1 import lease_pb2
-from argosy_client import ArgosyClient, RetryPolicy
-from argosy_client.values import JobDraft, JobEvent, Queue
+from argosy_client import ArgosyClient, JobDraft, JobEvent, Queue, RetryPolicy
 from argosy_eventlog.pulsar import PulsarSettings
 from argosy_eventlog.pulsar.admin import AdminApi, set_up_events
 from argosy_kube.simulated.client import SimulatedCluster

@@ -18,8 +18,7 @@ import pytest
 from testbed.pulsar_security import Security
 
 from argosy.api.v1 import event_pb2
-from argosy_client import ArgosyClient
-from argosy_client.values import JobDraft, Queue
+from argosy_client import ArgosyClient, JobDraft, Queue
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotPermitted
 from argosy_eventlog import MemoryRegister
 from argosy_eventlog.pulsar import PulsarSettings

@@ -26,8 +26,7 @@ import pytest
 from testbed.cluster import KubeApi
 from testbed.kubernetes import ControlPlaneOptions
 
-from argosy_client import ArgosyClient, RetryPolicy
-from argosy_client.values import Job, JobDraft, JobEvent, Queue
+from argosy_client import ArgosyClient, Job, JobDraft, JobEvent, Queue, RetryPolicy
 from argosy_core.reconcile.rendering import JOB_LABEL
 from argosy_local.compose import ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh

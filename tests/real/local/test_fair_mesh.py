@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from argosy_client import ArgosyClient
-from argosy_client.values import JobDraft, JobSelector, Queue, QueueShare
+from argosy_client import ArgosyClient, JobDraft, JobSelector, Queue, QueueShare
 from argosy_core.queueing import advance_flow
 from argosy_local.compose import UNCAPPED, ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh

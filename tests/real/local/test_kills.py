@@ -17,8 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import psycopg
 import pytest
 
-from argosy_client import ArgosyClient
-from argosy_client.values import JobDraft, JobEvent, Queue
+from argosy_client import ArgosyClient, JobDraft, JobEvent, Queue
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_kube.simulated.faults import Audit
 from argosy_local.compose import UNCAPPED, ClusterPlan, MeshPlan

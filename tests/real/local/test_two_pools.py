@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from argosy_client import ArgosyClient
-from argosy_client.values import JobDraft, Queue
+from argosy_client import ArgosyClient, JobDraft, Queue
 from argosy_core.errors import NotAllowedNow
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_local.compose import UNCAPPED, ClusterPlan, MeshPlan

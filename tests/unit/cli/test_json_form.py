@@ -10,7 +10,7 @@ import pytest
 
 from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2
 from argosy_cli.json_form import to_plain
-from argosy_client import codec, values
+from argosy_client import cluster_codec, codec, queue_codec, values
 from argosy_client.explanations import explanation_of
 from argosy_testkit.fake_api import FakeApi
 
@@ -22,11 +22,11 @@ ADDED = {"Job": {"stage", "waitReason"}}
     ("value", "message"),
     [
         (codec.job_of(job_pb2.Job(after=job_pb2.RunAfter(job_ids=["a"]))), job_pb2.Job()),
-        (codec.queue_of(queue_pb2.Queue()), queue_pb2.Queue()),
-        (codec.cluster_of(cluster_pb2.Cluster()), cluster_pb2.Cluster()),
-        (codec.node_of(cluster_pb2.Node()), cluster_pb2.Node()),
+        (queue_codec.queue_of(queue_pb2.Queue()), queue_pb2.Queue()),
+        (cluster_codec.cluster_of(cluster_pb2.Cluster()), cluster_pb2.Cluster()),
+        (cluster_codec.node_of(cluster_pb2.Node()), cluster_pb2.Node()),
         (explanation_of(job_pb2.ExplainJobResponse()), job_pb2.ExplainJobResponse()),
-        (codec.shares_of(scheduling_pb2.GetSharesResponse()), scheduling_pb2.GetSharesResponse()),
+        (queue_codec.shares_of(scheduling_pb2.GetSharesResponse()), scheduling_pb2.GetSharesResponse()),
         (codec.server_info_of(server_pb2.GetServerInfoResponse()), server_pb2.GetServerInfoResponse()),
         (codec.change_result_of(job_pb2.CancelJobsResponse()), job_pb2.CancelJobsResponse()),
         (

@@ -20,9 +20,13 @@ def main() -> int:
     if (not arguments or arguments in (["--help"], ["-h"])) and "_ARGOSY_COMPLETE" not in os.environ:
         sys.stdout.write(help_text())
         return 0
+    import gc
+
     from argosy_cli.root import run
 
-    return run(arguments)
+    code = run(arguments)
+    gc.freeze()  # nothing looks for cycles in what ends with the process, which takes longer than many a call
+    return code
 
 
 if __name__ == "__main__":

@@ -15,36 +15,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from random import Random
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from google.protobuf.field_mask_pb2 import FieldMask
-
-from argosy.api.v1 import (
-    cluster_pb2,
-    cluster_pb2_grpc,
-    event_pb2,
-    event_pb2_grpc,
-    job_pb2,
-    job_pb2_grpc,
-    queue_pb2,
-    queue_pb2_grpc,
-    scheduling_pb2,
-    scheduling_pb2_grpc,
-    server_pb2,
-    server_pb2_grpc,
-)
+from argosy.api.v1 import event_pb2, event_pb2_grpc, job_pb2, job_pb2_grpc
 from argosy.channel_credentials import ChannelCredentials
-from argosy.debug.v1 import debug_pb2, debug_pb2_grpc
 from argosy_client import codec
-from argosy_client.access import AccessCalls
+from argosy_client.access_calls import AccessCalls
 from argosy_client.backoff import RetryPolicy
-from argosy_client.explanations import Explanation, explanation_of
-from argosy_client.login import Login
-from argosy_client.planning import PlanCalls
-from argosy_client.pool_settings import PoolSettingsCalls
+from argosy_client.cluster_calls import ClusterCalls
+from argosy_client.deferred import DeferredModule
+from argosy_client.pool_calls import PoolCalls
+from argosy_client.queue_calls import QueueCalls
 from argosy_client.values import (
     ChangeResult,
-    Cluster,
     EventBatch,
     Job,
     JobDraft,
@@ -52,21 +35,27 @@ from argosy_client.values import (
     JobSelector,
     JobSet,
     JobStanding,
-    LastRound,
-    Node,
-    Queue,
-    ScaledPod,
     ServerInfo,
-    Shares,
     Submitted,
 )
 from argosy_client.watching import EventStream, watch_job_set
-from argosy_core.errors import NotFound
+
+if TYPE_CHECKING:
+    from argosy.api.v1 import server_pb2, server_pb2_grpc
+    from argosy_client import explanations, planning
+    from argosy_client.explanations import Explanation
+    from argosy_client.login import Login
+    from argosy_client.planning import Plan
+else:
+    server_pb2 = DeferredModule("argosy.api.v1.server_pb2")
+    server_pb2_grpc = DeferredModule("argosy.api.v1.server_pb2_grpc")
+    explanations = DeferredModule("argosy_client.explanations")
+    planning = DeferredModule("argosy_client.planning")
 
 __all__ = ["ArgosyClient"]
 
 
-class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
+class ArgosyClient(AccessCalls, ClusterCalls, PoolCalls, QueueCalls):
     """A client of one installation; use it as `async with ArgosyClient(address) as client`.
 
     Args:
@@ -95,81 +84,8 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
         super().__init__(
             address, timeout_s=timeout_s, retries=retries, random=random, credentials=credentials, login=login
         )
-        self._queues = queue_pb2_grpc.QueueServiceStub(self._channel)
         self._jobs = job_pb2_grpc.JobServiceStub(self._channel)
         self._events = event_pb2_grpc.EventServiceStub(self._channel)
-        self._clusters = cluster_pb2_grpc.ClusterServiceStub(self._channel)
-        self._scheduling = scheduling_pb2_grpc.SchedulingServiceStub(self._channel)
-        self._server = server_pb2_grpc.ServerServiceStub(self._channel)
-        self._debug = debug_pb2_grpc.DebugServiceStub(self._channel)
-
-    # --- queues ---------------------------------------------------------------------------------------------------
-
-    async def create_queue(self, queue: Queue) -> Queue:
-        """Make a queue; an equal one is success.
-
-        Raises:
-            AlreadyExists: There is another one by its name.
-        """
-        request = queue_pb2.CreateQueueRequest(queue=codec.queue_message(queue))
-        return codec.queue_of((await self.call(self._queues.CreateQueue, request)).queue)
-
-    async def get_queue(self, name: str) -> Queue:
-        """Return a queue.
-
-        Raises:
-            NotFound: There is none.
-        """
-        return codec.queue_of((await self.call(self._queues.GetQueue, queue_pb2.GetQueueRequest(name=name))).queue)
-
-    async def list_queues(self, *, page_size: int = 1000) -> AsyncIterator[Queue]:
-        """Give all queues in order of their names, page by page."""
-        token = ""
-        while True:
-            request = queue_pb2.ListQueuesRequest(page_size=page_size, page_token=token)
-            response = await self.call(self._queues.ListQueues, request)
-            for queue in response.queues:
-                yield codec.queue_of(queue)
-            token = response.next_page_token
-            if not token:
-                return
-
-    async def update_queue(self, queue: Queue, fields: Sequence[str] = ("*",)) -> Queue:
-        """Change a queue; not repeated, since its etag has moved if the first call arrived.
-
-        Args:
-            queue: The queue as it was read, with its etag, and with new values.
-            fields: Which of weight, pool, namespaces, max_queued_count and parent are changed; `*` for all.
-
-        Raises:
-            StateConflict: Somebody changed the queue since it was read.
-        """
-        request = queue_pb2.UpdateQueueRequest(queue=codec.queue_message(queue), update_mask=FieldMask(paths=fields))
-        return codec.queue_of((await self.call(self._queues.UpdateQueue, request, repeat=False)).queue)
-
-    async def delete_queue(self, name: str) -> None:
-        """Delete a queue without open jobs; that it is gone when a repeated call arrives is success.
-
-        Raises:
-            NotAllowedNow: It has open jobs.
-            NotFound: There is none.
-        """
-        retries_before = self.retry_count
-        try:
-            await self.call(self._queues.DeleteQueue, queue_pb2.DeleteQueueRequest(name=name))
-        except NotFound:
-            if self.retry_count == retries_before:
-                raise
-
-    async def cordon_queue(self, name: str, reason: str = "") -> Queue:
-        """Stop a queue's jobs from becoming pending."""
-        request = queue_pb2.CordonQueueRequest(name=name, reason=reason)
-        return codec.queue_of((await self.call(self._queues.CordonQueue, request)).queue)
-
-    async def uncordon_queue(self, name: str) -> Queue:
-        """Let a queue's jobs become pending again."""
-        request = queue_pb2.UncordonQueueRequest(name=name)
-        return codec.queue_of((await self.call(self._queues.UncordonQueue, request)).queue)
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
@@ -360,13 +276,31 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
         answer = await self.call(self._jobs.PreemptJobs, request)
         return codec.change_result_of(answer)
 
+    async def plan_jobs(
+        self, drafts: Sequence[JobDraft], *, validation: Literal["", "strict", "warn", "ignore"] = ""
+    ) -> Plan:
+        """Return what would become of jobs if they were submitted now; at most 10,000 of 1,000 drafts.
+
+        Args:
+            drafts: What would be submitted.
+            validation: As of a submit.
+
+        Raises:
+            InvalidRequest: Something is wrong; every bad item is in the violations.
+            QuotaExceeded: Too many plans are wanted at once.
+        """
+        ids = [draft.client_id for draft in drafts]
+        submission = codec.submit_message(drafts, client_ids=ids, validate_only=False, validation=validation)
+        answer = await self.call(self._jobs.PlanJobs, job_pb2.PlanJobsRequest(submission=submission))
+        return planning.plan_of(answer)
+
     async def explain_job(self, job_id: str) -> Explanation:
         """Return where a job stands and, if it waits, why.
 
         Raises:
             NotFound: There is no such job.
         """
-        return explanation_of(await self.call(self._jobs.ExplainJob, job_pb2.ExplainJobRequest(id=job_id)))
+        return explanations.explanation_of(await self.call(self._jobs.ExplainJob, job_pb2.ExplainJobRequest(id=job_id)))
 
     async def read_log(  # noqa: PLR0913 - one parameter per field of the request
         self,
@@ -464,124 +398,12 @@ class ArgosyClient(AccessCalls, PlanCalls, PoolSettingsCalls):
             can_identify_anew=self.can_identify_anew,
         )
 
-    # --- clusters and nodes ---------------------------------------------------------------------------------------
-
-    async def list_clusters(self, *, page_size: int = 1000) -> AsyncIterator[Cluster]:
-        """Give all clusters in order of their names, page by page."""
-        token = ""
-        while True:
-            request = cluster_pb2.ListClustersRequest(page_size=page_size, page_token=token)
-            response = await self.call(self._clusters.ListClusters, request)
-            for cluster in response.clusters:
-                yield codec.cluster_of(cluster)
-            token = response.next_page_token
-            if not token:
-                return
-
-    async def get_cluster(self, name: str) -> Cluster:
-        """Return a cluster.
-
-        Raises:
-            NotFound: There is none.
-        """
-        request = cluster_pb2.GetClusterRequest(name=name)
-        return codec.cluster_of((await self.call(self._clusters.GetCluster, request)).cluster)
-
-    async def list_scaled_pods(
-        self, cluster: str, *, job_id: str = "", page_size: int = 1000
-    ) -> AsyncIterator[ScaledPod]:
-        """Give a cluster's pods that are resized while they run, by job, attempt and member; of one job if given."""
-        token = ""
-        while True:
-            request = cluster_pb2.ListScaledPodsRequest(
-                cluster=cluster, job_id=job_id, page_size=page_size, page_token=token
-            )
-            response = await self.call(self._clusters.ListScaledPods, request)
-            for pod in response.pods:
-                yield codec.scaled_pod_of(cluster, pod)
-            token = response.next_page_token
-            if not token:
-                return
-
-    async def get_scaling_history(self, cluster: str, job_id: str) -> list[ScaledPod]:
-        """Return what a job's scaled pods were, oldest first, as far as the leader remembers, and are."""
-        request = cluster_pb2.ListScaledPodsRequest(cluster=cluster, job_id=job_id, with_history=True, page_size=1000)
-        response = await self.call(self._clusters.ListScaledPods, request)
-        return [codec.scaled_pod_of(cluster, pod) for pod in (*response.history, *response.pods)]
-
-    async def list_nodes(
-        self, cluster: str, *, label_selector: str = "", node: str = "", page_size: int = 1000
-    ) -> AsyncIterator[Node]:
-        """Give a cluster's nodes in order of their names, page by page; only the one of a name if that is given."""
-        token = ""
-        while True:
-            request = cluster_pb2.ListNodesRequest(
-                cluster=cluster, page_size=page_size, page_token=token, label_selector=label_selector, node=node
-            )
-            response = await self.call(self._clusters.ListNodes, request)
-            for found in response.nodes:
-                yield codec.node_of(found)
-            token = response.next_page_token
-            if not token:
-                return
-
-    async def cordon_cluster(self, name: str, reason: str = "") -> Cluster:
-        """Stop placing on a cluster."""
-        request = cluster_pb2.CordonClusterRequest(name=name, reason=reason)
-        return codec.cluster_of((await self.call(self._clusters.CordonCluster, request)).cluster)
-
-    async def uncordon_cluster(self, name: str) -> Cluster:
-        """Let a cluster be placed on again."""
-        request = cluster_pb2.UncordonClusterRequest(name=name)
-        return codec.cluster_of((await self.call(self._clusters.UncordonCluster, request)).cluster)
-
-    async def cordon_node(self, cluster: str, node: str, reason: str = "", *, allow_missing: bool = False) -> Cluster:
-        """Stop placing on a node.
-
-        Raises:
-            NotFound: The cluster is connected and has no such node, and none is allowed to be missing.
-        """
-        request = cluster_pb2.CordonNodeRequest(cluster=cluster, node=node, reason=reason, allow_missing=allow_missing)
-        return codec.cluster_of((await self.call(self._clusters.CordonNode, request)).cluster)
-
-    async def uncordon_node(self, cluster: str, node: str) -> Cluster:
-        """Let a node be placed on again."""
-        request = cluster_pb2.UncordonNodeRequest(cluster=cluster, node=node)
-        return codec.cluster_of((await self.call(self._clusters.UncordonNode, request)).cluster)
-
-    async def forget_cluster(self, name: str) -> int:
-        """Declare a cluster gone for good; return how many runs were lost with it.
-
-        Raises:
-            NotAllowedNow: It is connected.
-        """
-        request = cluster_pb2.ForgetClusterRequest(name=name)
-        return (await self.call(self._clusters.ForgetCluster, request)).lost_run_count
-
     # --- the server -----------------------------------------------------------------------------------------------
 
     async def server_info(self) -> ServerInfo:
         """Return the server's version, limits and features."""
-        return codec.server_info_of(await self.call(self._server.GetServerInfo, server_pb2.GetServerInfoRequest()))
-
-    # --- scheduling -----------------------------------------------------------------------------------------------
-
-    async def get_shares(self, pool: str = "") -> Shares:
-        """Return each queue's usage, flow, share and demand."""
-        request = scheduling_pb2.GetSharesRequest(pool=pool)
-        return codec.shares_of(await self.call(self._scheduling.GetShares, request))
-
-    async def get_last_round(self, pool: str = "") -> LastRound:
-        """Return what the leader's last round did and what it cost."""
-        request = scheduling_pb2.GetLastRoundRequest(pool=pool)
-        return codec.last_round_of(await self.call(self._scheduling.GetLastRound, request))
-
-    async def dump_state(self, pool: str = "") -> AsyncIterator[str]:
-        """Give the leader's state as pieces of JSON text, to be joined; not repeated, since the state moves on."""
-        request = debug_pb2.DumpStateRequest(pool=pool)
-        async with aclosing(self.stream(self._debug.DumpState, request)) as responses:
-            async for response in responses:
-                yield response.chunk
+        stub = server_pb2_grpc.ServerServiceStub(self._channel)
+        return codec.server_info_of(await self.call(stub.GetServerInfo, server_pb2.GetServerInfoRequest()))
 
 
 def _set_target(

@@ -14,11 +14,10 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from argosy.api.v1 import cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2
+from argosy.api.v1 import event_pb2, job_pb2, server_pb2
 from argosy_client.scaling_codec import scaling_message, scaling_of
 from argosy_client.values import (
     ChangeResult,
-    Cluster,
     EventBatch,
     Job,
     JobDraft,
@@ -26,17 +25,8 @@ from argosy_client.values import (
     JobSelector,
     JobSet,
     JobStanding,
-    LastRound,
-    Node,
-    Queue,
-    QueueShare,
-    ResourceCapacity,
-    ResourceShare,
     Run,
-    ScaledPod,
     ServerInfo,
-    Shares,
-    StageLatency,
     Submitted,
     SubmitWarning,
 )
@@ -48,82 +38,31 @@ from argosy_core.job.retry_rules import RetryRules
 __all__ = [
     "JOB_STAGE_NAMES",
     "change_result_of",
-    "cluster_of",
+    "enum_names",
     "event_batch_of",
     "job_of",
     "job_set_of",
-    "last_round_of",
-    "node_of",
-    "queue_message",
-    "queue_of",
     "reason_of",
-    "scaled_pod_of",
     "selector_message",
     "server_info_of",
-    "shares_of",
     "submit_message",
     "time_of",
 ]
 
 
-def _names(enum: Any, prefix: str) -> dict[int, str]:  # noqa: ANN401 - generated types have no common base
+def enum_names(enum: Any, prefix: str) -> dict[int, str]:  # noqa: ANN401 - generated types have no common base
     """Return the names of an enum's values without their prefix, in lower case."""
     return {number: name.removeprefix(prefix).lower() for name, number in enum.items()}
 
 
-_AFTER_NAMES: Final = _names(job_pb2.AfterUntil, "AFTER_UNTIL_")
-_STATE_NAMES: Final = _names(job_pb2.JobState, "JOB_STATE_")
-JOB_STAGE_NAMES: Final = _names(job_pb2.JobStage, "JOB_STAGE_")
+_AFTER_NAMES: Final = enum_names(job_pb2.AfterUntil, "AFTER_UNTIL_")
+_STATE_NAMES: Final = enum_names(job_pb2.JobState, "JOB_STATE_")
+JOB_STAGE_NAMES: Final = enum_names(job_pb2.JobStage, "JOB_STAGE_")
 """Words of the stages of jobs."""
-_SCALED_STATE_NAMES: Final = {
-    number: name.replace("_", " ") for number, name in _names(cluster_pb2.ScaledPodState, "SCALED_POD_STATE_").items()
-}
-_RUN_STATE_NAMES: Final = _names(job_pb2.RunState, "RUN_STATE_")
-_FAILURE_NAMES: Final = {**_names(job_pb2.FailureKind, "FAILURE_KIND_"), 0: ""}
-_EVENT_NAMES: Final = _names(event_pb2.JobEventKind, "JOB_EVENT_KIND_")
-_STAGE_NAMES: Final = _names(scheduling_pb2.LatencyStage, "LATENCY_STAGE_")
-_FEATURE_NAMES: Final = _names(server_pb2.Feature, "FEATURE_")
-
-
-def queue_message(queue: Queue) -> queue_pb2.Queue:
-    """Return the message of a queue; what only the server sets is left out."""
-    return queue_pb2.Queue(
-        name=queue.name,
-        weight=queue.weight,
-        pool=queue.pool,
-        namespaces=queue.namespaces,
-        max_queued_count=queue.max_queued_count,
-        parent=queue.parent,
-        max_running_count=queue.max_running_count,
-        max_running_amounts=queue.max_running_amounts,
-        submit_rate_per_s=queue.submit_rate_per_s,
-        lease_rate_per_s=queue.lease_rate_per_s,
-        preempts_unexpired=queue.preempts_unexpired,
-        preempts_endless=queue.preempts_endless,
-        etag=queue.etag,
-    )
-
-
-def queue_of(message: queue_pb2.Queue) -> Queue:
-    """Return the queue of a message."""
-    return Queue(
-        name=message.name,
-        weight=message.weight,
-        pool=message.pool,
-        max_queued_count=message.max_queued_count,
-        parent=message.parent,
-        max_running_count=message.max_running_count,
-        max_running_amounts=dict(message.max_running_amounts),
-        submit_rate_per_s=message.submit_rate_per_s,
-        lease_rate_per_s=message.lease_rate_per_s,
-        preempts_unexpired=message.preempts_unexpired,
-        preempts_endless=message.preempts_endless,
-        namespaces=tuple(message.namespaces),
-        cordoned=message.HasField("cordon"),
-        cordon_reason=message.cordon.reason,
-        etag=message.etag,
-        create_time=time_of(message, "create_time"),
-    )
+_RUN_STATE_NAMES: Final = enum_names(job_pb2.RunState, "RUN_STATE_")
+_FAILURE_NAMES: Final = {**enum_names(job_pb2.FailureKind, "FAILURE_KIND_"), 0: ""}
+_EVENT_NAMES: Final = enum_names(event_pb2.JobEventKind, "JOB_EVENT_KIND_")
+_FEATURE_NAMES: Final = enum_names(server_pb2.Feature, "FEATURE_")
 
 
 def submit_message(
@@ -368,122 +307,6 @@ def reason_of(reason: job_pb2.WaitReason) -> str:
     return job_pb2.WaitReason.Name(reason).removeprefix("WAIT_REASON_").lower().replace("unspecified", "")
 
 
-def cluster_of(message: cluster_pb2.Cluster) -> Cluster:
-    """Return the cluster of a message."""
-    return Cluster(
-        name=message.name,
-        pools=tuple(message.pools),
-        sampler_connected=message.sampler_connected,
-        executor_connected=message.executor_connected,
-        cordoned=message.HasField("cordon"),
-        cordon_reason=message.cordon.reason,
-        node_count=message.node_count,
-        run_count=message.run_count,
-        total=dict(message.total.amounts),
-        free=dict(message.free.amounts),
-        contact_time=time_of(message, "contact_time"),
-        cordoned_nodes={node.name: node.cordon.reason for node in message.cordoned_nodes},
-    )
-
-
-def node_of(message: cluster_pb2.Node) -> Node:
-    """Return the node of a message."""
-    return Node(
-        name=message.name,
-        ready=message.ready,
-        cordoned=message.HasField("cordon"),
-        cordon_reason=message.cordon.reason,
-        allocatable=dict(message.allocatable.amounts),
-        free=dict(message.free.amounts),
-        labels=dict(message.labels),
-        last_choice_for=tuple(message.last_choice_for),
-    )
-
-
-def scaled_pod_of(cluster: str, message: cluster_pb2.ScaledPod) -> ScaledPod:
-    """Return the scaled pod of a message."""
-    return ScaledPod(
-        cluster=cluster,
-        job_id=message.job_id,
-        attempt=message.attempt,
-        member=message.member,
-        queue=message.queue,
-        requested=dict(message.requested.amounts),
-        approved=dict(message.approved.amounts),
-        actual=dict(message.actual.amounts),
-        state=_SCALED_STATE_NAMES.get(message.state, "unspecified"),
-        since=time_of(message, "since"),
-    )
-
-
-def shares_of(message: scheduling_pb2.GetSharesResponse) -> Shares:
-    """Return the shares of a pool's queues."""
-    return Shares(
-        capacity_cores=message.capacity_cores,
-        shares=tuple(
-            QueueShare(
-                queue=share.queue,
-                parent=share.parent,
-                weight=share.weight,
-                fair_share_ratio=share.fair_share_ratio,
-                usage_cores=share.usage_cores,
-                flow_cores=share.flow_cores,
-                demand_cores=share.demand_cores,
-                entitled_cores=share.entitled_cores,
-                queued_count=share.queued_count,
-                pending_count=share.pending_count,
-                leased_count=share.leased_count,
-                non_preemptible_flow_cores=share.non_preemptible_flow_cores,
-                non_preemptible_cap_cores=share.non_preemptible_cap_cores,
-                charged_core_min=share.charged_core_min,
-                budget_core_min=share.budget_core_min,
-                limited_count=share.limited_count,
-                rate_limited_count=share.rate_limited_count,
-                max_running_count=share.max_running_count,
-                lease_rate_per_s=share.lease_rate_per_s,
-                resources=tuple(
-                    ResourceShare(
-                        resource=one.resource, requested=one.requested, running=one.running, entitled=one.entitled
-                    )
-                    for one in share.resources
-                ),
-            )
-            for share in message.shares
-        ),
-        resources=tuple(
-            ResourceCapacity(resource=one.resource, capacity=one.capacity, unit_cores=one.unit_cores)
-            for one in message.resources
-        ),
-    )
-
-
-def last_round_of(message: scheduling_pb2.GetLastRoundResponse) -> LastRound:
-    """Return what the last round did."""
-    return LastRound(
-        round=message.round,
-        epoch=message.epoch,
-        queued_count=message.queued_count,
-        pending_count=message.pending_count,
-        leased_count=message.leased_count,
-        conflict_count=message.conflict_count,
-        class_count=message.class_count,
-        phases_ms={phase.phase: _ms_of(phase.duration) for phase in message.phases},
-        totals=dict(message.totals),
-        latencies={
-            stage: StageLatency(
-                stage=stage,
-                job_count=latency.job_count,
-                p50_ms=_ms_of(latency.p50),
-                p90_ms=_ms_of(latency.p90),
-                p99_ms=_ms_of(latency.p99),
-                bounds_ms=tuple(_ms_of(bound) for bound in latency.bucket_bounds),
-                bucket_counts=tuple(latency.bucket_counts),
-            )
-            for stage, latency in ((_STAGE_NAMES.get(one.stage, "unspecified"), one) for one in message.latencies)
-        },
-    )
-
-
 def event_batch_of(message: event_pb2.WatchJobSetResponse, *, after_number: int) -> EventBatch:
     """Return a batch of events without those numbered `after_number` or lower, which were given before."""
     return EventBatch(
@@ -524,10 +347,6 @@ def _run_of(message: job_pb2.Run) -> Run:
 
 def _state_counts_of(counts: Iterable[job_pb2.JobStateCount]) -> dict[str, int]:
     return {_STATE_NAMES.get(count.state, "unspecified"): count.job_count for count in counts}
-
-
-def _ms_of(duration: Duration) -> float:
-    return duration.ToNanoseconds() / 1e6
 
 
 def time_of(message: Message, field: str) -> datetime | None:

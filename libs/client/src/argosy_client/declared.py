@@ -33,8 +33,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from argosy_client.cluster_values import Cluster
 from argosy_client.places import Place
-from argosy_client.values import Cluster, Queue
+from argosy_client.queue_values import Queue
 from argosy_client.yaml_nodes import Document, Value, read_json, read_yaml
 from argosy_core.access import Grant, Role, Verb
 from argosy_core.errors import FieldViolation, InvalidRequest

@@ -14,10 +14,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from argosy.issuer import IssuerError, ask_issuer, discover_issuer, unverified_claims
+from argosy_client.deferred import DeferredModule
 from argosy_core.errors import BackendUnavailable, InvalidRequest, NotAuthenticated
+
+if TYPE_CHECKING:
+    from argosy import issuer
+else:
+    issuer = DeferredModule("argosy.issuer")
 
 __all__ = ["Login", "LoginSettings"]
 
@@ -109,7 +114,7 @@ class Login:
         """
         now_s = self._clock_s()
         token = answer.get("id_token")
-        end_s = unverified_claims(token).get("exp") if isinstance(token, str) else None
+        end_s = issuer.unverified_claims(token).get("exp") if isinstance(token, str) else None
         if not isinstance(token, str) or not isinstance(end_s, (int, float)):
             raise NotAuthenticated("the issuer answered no ID token; the scope of the login must have openid")
         early_s = min(_EARLY_S, _EARLY_RATIO * max(end_s - now_s, 0.0))
@@ -148,8 +153,8 @@ class Login:
             if not isinstance(place, str):
                 return False
             form = {"token": refresh_token, "client_id": self.settings.client_id}
-            return ask_issuer(place, form=form, authority_file=self.settings.authority_file)[0] == _OK
-        except IssuerError:
+            return issuer.ask_issuer(place, form=form, authority_file=self.settings.authority_file)[0] == _OK
+        except issuer.IssuerError:
             return False
 
     def discover(self) -> Mapping[str, Any]:
@@ -158,7 +163,7 @@ class Login:
         Raises:
             IssuerError: It cannot be asked.
         """
-        return discover_issuer(self.settings.issuer, authority_file=self.settings.authority_file)
+        return issuer.discover_issuer(self.settings.issuer, authority_file=self.settings.authority_file)
 
     def _refresh(self, kept: _Kept) -> None:
         has_ended = self._clock_s() >= kept.end_s
@@ -173,8 +178,8 @@ class Login:
         }
         try:
             place = str(self.discover().get("token_endpoint"))
-            status, answer = ask_issuer(place, form=form, authority_file=self.settings.authority_file)
-        except IssuerError as cause:
+            status, answer = issuer.ask_issuer(place, form=form, authority_file=self.settings.authority_file)
+        except issuer.IssuerError as cause:
             if has_ended:
                 raise BackendUnavailable(f"the token has ended, and cannot be refreshed: {cause}") from cause
             return

@@ -1,18 +1,14 @@
-"""What would become of jobs if they were submitted now: the call, and what it answers."""
+"""What would become of jobs if they were submitted now: what the call answers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from argosy.api.v1 import job_pb2, job_pb2_grpc
-from argosy_client import codec
+from argosy.api.v1 import job_pb2
 from argosy_client.explanations import Explanation, explanation_of
-from argosy_client.repeated_calls import RepeatedCalls
-from argosy_client.values import JobDraft, SubmitWarning
+from argosy_client.values import SubmitWarning
 
-__all__ = ["ItemPlan", "Plan", "PlanCalls", "PlannedPlace", "PlannedPreemption", "ShareChange"]
+__all__ = ["ItemPlan", "Plan", "PlannedPlace", "PlannedPreemption", "ShareChange", "plan_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,50 +96,29 @@ class Plan:
     """What the whole pool counts, in cores of weighted resources."""
 
 
-class PlanCalls(RepeatedCalls):
-    """The call that plans; see `argosy_client.client.ArgosyClient`."""
-
-    async def plan_jobs(
-        self, drafts: Sequence[JobDraft], *, validation: Literal["", "strict", "warn", "ignore"] = ""
-    ) -> Plan:
-        """Return what would become of jobs if they were submitted now; at most 10,000 of 1,000 drafts.
-
-        Args:
-            drafts: What would be submitted.
-            validation: As of a submit.
-
-        Raises:
-            InvalidRequest: Something is wrong; every bad item is in the violations.
-            QuotaExceeded: Too many plans are wanted at once.
-        """
-        ids = [draft.client_id for draft in drafts]
-        submission = codec.submit_message(drafts, client_ids=ids, validate_only=False, validation=validation)
-        answer = await self.call(
-            job_pb2_grpc.JobServiceStub(self._channel).PlanJobs, job_pb2.PlanJobsRequest(submission=submission)
-        )
-        return Plan(
-            items=tuple(_item_of(item) for item in answer.items),
-            preemptions=tuple(
-                PlannedPreemption(
-                    job_id=one.job_id, queue=one.queue, cluster=one.cluster, node=one.node, reason=one.reason
-                )
-                for one in answer.preemptions
-            ),
-            share_changes=tuple(
-                ShareChange(
-                    queue=one.queue,
-                    usage_before_cores=one.usage_before_cores,
-                    usage_after_cores=one.usage_after_cores,
-                    entitled_before_cores=one.entitled_before_cores,
-                    entitled_after_cores=one.entitled_after_cores,
-                )
-                for one in answer.share_changes
-            ),
-            other_started_count=answer.other_started_count,
-            complete=answer.complete,
-            warnings=tuple(SubmitWarning(field=one.field, description=one.description) for one in answer.warnings),
-            capacity_cores=answer.capacity_cores,
-        )
+def plan_of(answer: job_pb2.PlanJobsResponse) -> Plan:
+    """Return the plan of an answer."""
+    return Plan(
+        items=tuple(_item_of(item) for item in answer.items),
+        preemptions=tuple(
+            PlannedPreemption(job_id=one.job_id, queue=one.queue, cluster=one.cluster, node=one.node, reason=one.reason)
+            for one in answer.preemptions
+        ),
+        share_changes=tuple(
+            ShareChange(
+                queue=one.queue,
+                usage_before_cores=one.usage_before_cores,
+                usage_after_cores=one.usage_after_cores,
+                entitled_before_cores=one.entitled_before_cores,
+                entitled_after_cores=one.entitled_after_cores,
+            )
+            for one in answer.share_changes
+        ),
+        other_started_count=answer.other_started_count,
+        complete=answer.complete,
+        warnings=tuple(SubmitWarning(field=one.field, description=one.description) for one in answer.warnings),
+        capacity_cores=answer.capacity_cores,
+    )
 
 
 def _item_of(message: job_pb2.ItemPlan) -> ItemPlan:

@@ -10,16 +10,18 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from random import Random
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 import grpc
 
 from argosy.channel_credentials import ChannelCredentials, UnusableCredentialsError, open_aio_channel
 from argosy_client.backoff import RetryPolicy
-from argosy_client.login import Login
 from argosy_client.propagation import trace_metadata
 from argosy_client.rpc_errors import is_repeatable, to_error
 from argosy_core.errors import ArgosyError, InvalidRequest
+
+if TYPE_CHECKING:
+    from argosy_client.login import Login
 
 __all__ = ["RepeatedCalls"]
 

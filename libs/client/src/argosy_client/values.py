@@ -22,71 +22,23 @@ __all__ = [
     "JOB_STATES",
     "OPEN_STATES",
     "ChangeResult",
-    "Cluster",
     "EventBatch",
     "Job",
     "JobDraft",
     "JobEvent",
     "JobSelector",
     "JobSet",
-    "LastRound",
-    "Node",
     "PodGroup",
-    "Queue",
-    "QueueShare",
-    "ResourceCapacity",
-    "ResourceShare",
     "RetryRules",
     "Run",
-    "ScaledPod",
     "ScalingRules",
     "ServerInfo",
-    "Shares",
-    "StageLatency",
 ]
 
 JOB_STATES: Final = ("queued", "leased", "running", "succeeded", "failed", "cancelled")
 """States of a job, in the order of its life."""
 OPEN_STATES: Final = frozenset({"queued", "leased", "running"})
 """States that are not terminal."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
-    """A queue; the fields below `preempts_endless` are given by the server."""
-
-    name: str
-    """Name, unique in the installation."""
-    weight: float = 1.0
-    """Weight of the queue's fair share."""
-    pool: str = ""
-    """Pool whose leader schedules the queue's jobs; empty for the default."""
-    max_queued_count: int = 0
-    """Most jobs that may wait; 0 for the installation's limit."""
-    namespaces: tuple[str, ...] = ()
-    """Namespaces in which the queue's jobs may make objects."""
-    parent: str = ""
-    """Queue that this one stands below; empty for none."""
-    max_running_count: int = 0
-    """Most jobs that are leased or run at once; 0 for no limit."""
-    max_running_amounts: Mapping[str, int] = field(default_factory=dict)
-    """Most of each resource that these hold together, base units; a resource that is not named has no limit."""
-    submit_rate_per_s: float = 0.0
-    """Most jobs that may be submitted in a second, ten seconds' worth at once; 0 for no limit."""
-    lease_rate_per_s: float = 0.0
-    """Most jobs that begin in a second, ten seconds' worth at once; 0 for no limit."""
-    preempts_unexpired: bool = False
-    """Runs that are not past their lifetimes yet make room for its jobs, too, while it is under its share."""
-    preempts_endless: bool = False
-    """Runs without a lifetime do."""
-    cordoned: bool = False
-    """No job of the queue becomes pending."""
-    cordon_reason: str = ""
-    """Why."""
-    etag: str = ""
-    """Stands for the queue as it was read; an update needs it."""
-    create_time: datetime | None = None
-    """When it was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,214 +279,6 @@ class ChangeResult:
     """Ids that name no job."""
     sample: tuple[Job, ...]
     """Up to 20 of the jobs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """A cluster."""
-
-    name: str
-    """Name."""
-    pools: tuple[str, ...]
-    """Pools it serves."""
-    sampler_connected: bool
-    """Its sampler has a session with the leader."""
-    executor_connected: bool
-    """Its executor has a stream to the leader."""
-    cordoned: bool
-    """Nothing is placed on it."""
-    cordon_reason: str
-    """Why."""
-    node_count: int
-    """Nodes."""
-    run_count: int
-    """Runs placed."""
-    total: Mapping[str, int]
-    """Allocatable on usable nodes, base units by resource."""
-    free: Mapping[str, int]
-    """Free on usable nodes, base units by resource."""
-    contact_time: datetime | None
-    """Last contact with its executor."""
-    cordoned_nodes: Mapping[str, str]
-    """Cordoned nodes with the reasons given, by name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A node of a cluster."""
-
-    name: str
-    """Name."""
-    ready: bool
-    """The node is ready."""
-    cordoned: bool
-    """Nothing is placed on it."""
-    cordon_reason: str
-    """Why."""
-    allocatable: Mapping[str, int]
-    """Base units by resource."""
-    free: Mapping[str, int]
-    """Base units by resource; may be negative for a moment."""
-    labels: Mapping[str, str]
-    """Labels."""
-    last_choice_for: tuple[str, ...]
-    """Job sets, as `queue/job set`, that failed on it so often that it is the last choice for some of their jobs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScaledPod:
-    """A pod that is resized while it runs, as it was from some time on; amounts in base units by resource."""
-
-    cluster: str
-    """Cluster it runs in."""
-    job_id: str
-    """Id of its job."""
-    attempt: int
-    """Attempt."""
-    member: int
-    """Number of the member in its run."""
-    queue: str
-    """Queue of its job."""
-    requested: Mapping[str, int]
-    """What its agent asked for."""
-    approved: Mapping[str, int]
-    """What it is permitted; nothing where no agent holds it."""
-    actual: Mapping[str, int]
-    """What the cluster shows: the most of desired, allocated and actual."""
-    state: str
-    """What keeps it there: as asked, waits for room, node drains, is moved, no agent, uncertain."""
-    since: datetime | None
-    """Since when it is so."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceShare:
-    """What one queue has of one resource, base units."""
-
-    resource: str
-    """Resource."""
-    requested: int
-    """What all its jobs ask for, waiting ones included."""
-    running: int
-    """What its leased and running jobs hold."""
-    entitled: int
-    """By weighted water-filling over the demands."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueShare:
-    """What one queue has and is entitled to; cores are weighted resources."""
-
-    queue: str
-    """Queue."""
-    weight: float
-    """Weight."""
-    fair_share_ratio: float
-    """Weight divided by the sum of weights of the queues beside it, times the share of the queue above."""
-    usage_cores: float
-    """Leased and running jobs."""
-    flow_cores: float
-    """Flow."""
-    demand_cores: float
-    """If all its jobs ran."""
-    entitled_cores: float
-    """By weighted water-filling over the demands; jobs that no node could hold demand nothing here."""
-    queued_count: int
-    """Jobs queued, not pending."""
-    pending_count: int
-    """Jobs pending."""
-    leased_count: int
-    """Jobs leased or running."""
-    resources: tuple[ResourceShare, ...] = ()
-    """The same of every resource that it asks for."""
-    parent: str = ""
-    """Queue above it; amounts of a queue with others below it are those of all of them together."""
-    non_preemptible_flow_cores: float = 0.0
-    """Flow of its own jobs without a lifetime."""
-    non_preemptible_cap_cores: float = 0.0
-    """What that may be at most."""
-    charged_core_min: float = 0.0
-    """What its own jobs that began beyond its fair share take of its excess flow budget, core-minutes."""
-    budget_core_min: float = 0.0
-    """That budget, core-minutes."""
-    limited_count: int = 0
-    """Own jobs that wait since as many run of the queue, or of their job set, as may."""
-    rate_limited_count: int = 0
-    """Own jobs that wait since the queue has begun as many lately as its lease rate lets it."""
-    max_running_count: int = 0
-    """Most own jobs that are leased or run at once; 0 for no limit."""
-    lease_rate_per_s: float = 0.0
-    """Most own jobs that begin in a second; 0 for no limit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceCapacity:
-    """What a pool has of one resource."""
-
-    resource: str
-    """Resource."""
-    capacity: int
-    """Sum over the clusters that may be given work, base units."""
-    unit_cores: float
-    """What one unit (core, byte, whole unit) counts, cores; 0 is a resource that weighs nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
-    """Shares of a pool's queues."""
-
-    capacity_cores: float
-    """Capacity of the pool."""
-    shares: tuple[QueueShare, ...]
-    """By queue name."""
-    resources: tuple[ResourceCapacity, ...] = ()
-    """Every resource that the pool counts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageLatency:
-    """Distribution of the time from submit to a stage, over all jobs since the leader started."""
-
-    stage: str
-    """considered, leased, running or finished."""
-    job_count: int
-    """Jobs counted."""
-    p50_ms: float
-    """Median."""
-    p90_ms: float
-    """90th percentile."""
-    p99_ms: float
-    """99th percentile."""
-    bounds_ms: tuple[float, ...]
-    """b upper bounds of the buckets, ascending."""
-    bucket_counts: tuple[int, ...]
-    """b or b + 1 jobs per bucket; a last one without bound holds the rest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastRound:
-    """What the leader's last round did."""
-
-    round: int
-    """Number since the leader started."""
-    epoch: int
-    """Epoch of the leader."""
-    queued_count: int
-    """Jobs that wait for their turn."""
-    pending_count: int
-    """Jobs that are pending."""
-    leased_count: int
-    """Runs leased in the round."""
-    conflict_count: int
-    """Commits that met a conflict."""
-    class_count: int
-    """Classes sampled."""
-    phases_ms: Mapping[str, float]
-    """Duration of each phase."""
-    totals: Mapping[str, int]
-    """Totals since the leader started."""
-    latencies: Mapping[str, StageLatency]
-    """By stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
