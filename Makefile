@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 WORKERS ?= 2
+# Some images forbid bytecode; every process of the tests would then compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
 MEMBERS := $(sort $(dir $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)))
@@ -42,7 +44,7 @@ demo: setup ## run more work than there is room for through the whole mesh, with
 	$(BIN)/argosy demo
 
 test: setup ## run all tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 nightly: setup ## run a thousand seeds of simulated worlds with faults, or go on with them (SEEDS=1000 FIRST=0)
 	@mkdir -p build

@@ -16,6 +16,10 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 pytest_plugins = ["argosy_testkit.postgres"]
 
 
+LONGEST_FIRST = ("tests/e2e/", "tests/property/", "tests/unit/simulation/", "tests/integration/", "tests/")
+"""Folders in the order in which modules are given to processes, so that none is left with a long one at the end."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that no worker is left with it at the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith(("tests/e2e/", "tests/unit/simulation/", "tests/property/")))
+    """Begin with the folders whose modules take longest."""
+    items.sort(key=lambda item: next(place for place, name in enumerate(LONGEST_FIRST) if item.nodeid.startswith(name)))

@@ -27,8 +27,28 @@ if TYPE_CHECKING:
 
 TEST_TIMEOUT_S = 300
 """Longest time of one test that states none, the start of parts included."""
-FILES_APART = ("test_long_outage.py", "real/simulation/")
-"""Tests that share no parts with others: one that takes minutes and hardly any CPU, and worlds in virtual time."""
+SHARED_PARTS = {
+    "kube_api": (
+        "real/deploy/test_manifests",
+        "real/deploy/test_network",
+        "real/executor/",
+        "real/kube/test_service_accounts",
+        "real/testbed/test_kube",
+    ),
+    "pulsar_broker": (
+        "real/eventlog/test_admin_commands",
+        "real/eventlog/test_contract",
+        "real/eventlog/test_mesh_on_pulsar",
+        "real/eventlog/test_pulsar_log",
+        "real/eventlog/test_relay",
+        "real/eventlog/test_settings_check",
+        "real/eventlog/test_trace_context",
+        "real/testbed/test_pulsar",
+    ),
+}
+"""Parts that are started once, and the modules that share each: one process runs these, one after the other."""
+FIRST = ("test_long_outage.py", *SHARED_PARTS["kube_api"], *SHARED_PARTS["pulsar_broker"])
+"""What begins: a module that takes minutes and hardly any CPU, and those that take longest together."""
 LEFT_SOCKET = (
     "ignore:Exception ignored in. <(socket.socket|function _SelectorTransport):pytest.PytestUnraisableExceptionWarning"
 )
@@ -42,7 +62,11 @@ parts_key = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test the time that real parts take, and let none fail for a socket that another left."""
+    """Give every test the time that real parts take, and let none fail for a socket that another left.
+
+    Raises:
+        UsageError: A module asks for a shared part and is not listed with those that share it.
+    """
     here = Path(__file__).parent
     for item in items:
         if not item.path.is_relative_to(here):
@@ -50,19 +74,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
         item.add_marker(pytest.mark.filterwarnings(LEFT_SOCKET))
+        for part in SHARED_PARTS.keys() & getattr(item, "fixturenames", ()):
+            if shared_part(item.nodeid) != part:
+                raise pytest.UsageError(f"{item.nodeid} asks for {part}: list its module in SHARED_PARTS")
+    items.sort(key=lambda item: next((n for n, name in enumerate(FIRST) if name in item.nodeid), len(FIRST)))
 
 
-class TwoProcesses(LoadScopeScheduling):
-    """Gives tests without common parts one process, and all others the other, where they share their parts."""
+def shared_part(nodeid: str) -> str | None:
+    """Return the shared part that a test's module is listed with, if any."""
+    return next((part for part, names in SHARED_PARTS.items() if any(name in nodeid for name in names)), None)
+
+
+class ModulesInOrder(LoadScopeScheduling):
+    """Gives each process module after module, and all that share a part to the same one.
+
+    It takes the place of xdist's groups, which have no effect on the node ids of pytest 9.2.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "apart" if any(name in nodeid for name in FILES_APART) else "sharing"
+        return shared_part(nodeid) or nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Schedule the two processes of `make test-real`."""
-    return TwoProcesses(config, log)
+    """Schedule the processes of `make test-real`, in the order of the tests."""
+    config.option.loadscopereorder = False
+    return ModulesInOrder(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

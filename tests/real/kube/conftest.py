@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -16,9 +16,11 @@ from argosy_testkit.fake_kubelet.api import Api
 
 
 @pytest.fixture(scope="module")
-def contract_api(kube_api_factory: Callable[..., KubeApi]) -> KubeApi:
+def contract_api(kube_api_factory: Callable[..., KubeApi]) -> Iterator[KubeApi]:
     """A cluster of this module's own: its tests count all pods and nodes."""
-    return kube_api_factory()
+    api = kube_api_factory()
+    yield api
+    api.stop()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from argosy_local.compose import UNCAPPED, ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
 from argosy_local.processes import ProcessId, end_process, free_ports, is_alive, signal_process, spawn
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("pools")]
+pytestmark = pytest.mark.timeout(120)
 
 CORES = 8
 JOBS = 60
