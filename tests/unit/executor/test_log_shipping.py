@@ -5,25 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 from tests.unit.executor.conftest import TIMEOUT_S, FakeLeader, body, running_executor
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import BackendUnavailable, InvalidRequest, NotFound
-from argosy_executor.log_archive import (
-    DirectoryArchive,
-    HttpArchive,
-    KeptLog,
-    LogArchiveSettings,
-    log_key,
-    open_archive,
-)
+from argosy_executor.archives import open_archive
+from argosy_executor.http_archive import HttpArchive, authorization
+from argosy_executor.log_archive import DirectoryArchive, KeptLog, LogArchiveSettings, log_key
 from argosy_executor.log_shipping import LogShipper
+from argosy_executor.loki_archive import LokiArchive
+from argosy_executor.s3_archive import S3Archive, S3Credentials, read_credentials, sign_headers
 from argosy_kube.port import Cluster
 from argosy_kube.simulated.host import ClusterHost
 from argosy_runtime.metrics import METRICS
@@ -146,52 +143,6 @@ async def test_directory_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         await DirectoryArchive(directory=tmp_path / "file", max_total_bytes=1).put("k.log", b"")
 
 
-@asynccontextmanager
-async def serving_texts(token: str) -> AsyncGenerator[tuple[str, dict[str, bytes]], None]:
-    """Serve PUT and GET of texts to callers with a token."""
-    texts: dict[str, bytes] = {}
-
-    async def answer(request: web.Request) -> web.Response:
-        if request.headers.get("Authorization") != f"Bearer {token}":
-            return web.Response(status=403)
-        if request.method == "PUT":
-            texts[request.path] = await request.read()
-            return web.Response(status=201)
-        text = texts.get(request.path)
-        return web.Response(status=404) if text is None else web.Response(body=text)
-
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    yield f"http://127.0.0.1:{port}/logs/", texts
-    await runner.cleanup()
-
-
-async def test_http_server_keeps_logs_by_put_and_get(tmp_path: Path) -> None:
-    """Any server that takes PUT does; a refusal is an error, a log that is not there is none."""
-    token = tmp_path / "token"
-    token.write_text("secret\n")
-    async with serving_texts("secret") as (url, texts):
-        archive = HttpArchive(url, timeout_s=5.0, token_file=str(token))
-        await archive.put("7-1-0.log", b"text")
-        assert texts == {"/logs/7-1-0.log": b"text"}
-        assert await archive.get("7-1-0.log") == b"text"
-        assert await archive.get("8-1-0.log") is None
-        token.write_text("wrong")
-        with pytest.raises(BackendUnavailable, match="403"):
-            await archive.put("7-1-0.log", b"")
-        with pytest.raises(BackendUnavailable, match="403"):
-            await archive.get("7-1-0.log")
-        await archive.close()
-    with pytest.raises(BackendUnavailable, match=url.rstrip("/")):
-        await (gone := HttpArchive(url, timeout_s=5.0)).get("k")
-    await gone.close()
-
-
 async def test_what_does_not_fit_the_queue_is_counted_and_each_pod_is_noted_once(
     host: ClusterHost, leader: FakeLeader, tmp_path: Path
 ) -> None:
@@ -221,13 +172,103 @@ async def test_what_does_not_fit_the_queue_is_counted_and_each_pod_is_noted_once
     task.cancel()
 
 
-def test_settings_name_a_place_or_none() -> None:
-    """Whoever mistypes a place keeps nothing, and is told at the start."""
-    assert open_archive(LogArchiveSettings()) is None
-    assert isinstance(open_archive(LogArchiveSettings(target="/kept/logs")), DirectoryArchive)
-    assert isinstance(open_archive(LogArchiveSettings(target="https://h/x")), HttpArchive)
-    with pytest.raises(InvalidRequest, match="absolute path"):
-        LogArchiveSettings(target="logs")
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        ("", type(None)),
+        ("/kept/logs", DirectoryArchive),
+        ("https://h/x", HttpArchive),
+        ("s3://bucket/of/ours", S3Archive),
+        ("loki+http://loki:3100", LokiArchive),
+    ],
+)
+def test_settings_name_a_place_or_none(target: str, kind: type) -> None:
+    """Nothing is touched before it is used."""
+    assert isinstance(open_archive(LogArchiveSettings(target=target), cluster="c"), kind)
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"target": "logs"}, "absolute path"),
+        ({"target": "s3:bucket"}, "absolute path"),
+        ({"target": "s3://Bucket"}, "s3://BUCKET/PREFIX"),
+        ({"target": "s3://bucket/a b"}, "s3://BUCKET/PREFIX"),
+        ({"target": "s3://bucket", "s3_endpoint": "minio:9000"}, "s3_endpoint"),
+    ],
+)
+def test_mistyped_place_is_told_at_the_start(settings: dict[str, str], fault: str) -> None:
+    """Whoever mistypes a place would keep nothing, and learn it when a log is missed."""
+    with pytest.raises(InvalidRequest, match=fault):
+        LogArchiveSettings(**settings)  # type: ignore[arg-type] # all of these are text
+
+
+EXAMPLE = S3Credentials(key_id="AKIAIOSFODNN7EXAMPLE", secret="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
+
+
+@pytest.mark.parametrize(
+    ("call", "headers", "body", "signature"),
+    [
+        (
+            ("GET", "/test.txt"),
+            {"Range": "bytes=0-9"},
+            b"",
+            "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+        ),
+        (
+            ("PUT", "/test$file.text"),
+            {"Date": "Fri, 24 May 2013 00:00:00 GMT", "x-amz-storage-class": "REDUCED_REDUNDANCY"},
+            b"Welcome to Amazon S3.",
+            "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
+        ),
+    ],
+)
+def test_calls_of_s3_are_signed_as_in_the_examples_of_aws(
+    call: tuple[str, str], headers: dict[str, str], body: bytes, signature: str
+) -> None:
+    """The two examples of the API reference, "Authenticating Requests: Using the Authorization Header"."""
+    signed = sign_headers(
+        call[0],
+        f"https://examplebucket.s3.amazonaws.com{call[1]}",
+        headers,
+        body,
+        credentials=EXAMPLE,
+        region="us-east-1",
+        now=datetime(2013, 5, 24, tzinfo=UTC),
+    )
+    assert signed["Authorization"].endswith(f"Signature={signature}")
+    assert "wJalr" not in repr(EXAMPLE)
+
+
+def test_key_of_s3_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing is named; what a file holds is not told."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(BackendUnavailable, match="the environment says no AWS_ACCESS_KEY_ID"):
+        read_credentials("")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b%c")
+    assert read_credentials("") == S3Credentials(key_id="a", secret="b%c")
+    file = tmp_path / "key"
+    file.write_text("[default]\naws_access_key_id=d\naws_secret_access_key = e%f\naws_session_token = g\n")
+    assert read_credentials(str(file)) == S3Credentials(key_id="d", secret="e%f", session_token="g")
+    for text, fault in (("[other]\n", "no section"), ("e%f", "no section"), ("[default]\n", "says no AWS_ACCESS")):
+        file.write_text(text)
+        with pytest.raises(BackendUnavailable, match=fault) as caught:
+            read_credentials(str(file))
+        assert "e%f" not in str(caught.value)
+    with pytest.raises(BackendUnavailable, match="No such file"):
+        read_credentials(str(tmp_path / "none"))
+
+
+def test_token_is_sent_by_itself_or_as_the_password_of_a_name(tmp_path: Path) -> None:
+    """It is read at each call, so that it may be changed."""
+    (tmp_path / "token").write_text("word\n")
+    settings = LogArchiveSettings(target="https://h/x", token_file=str(tmp_path / "token"))
+    assert authorization(settings) == {"Authorization": "Bearer word"}
+    (tmp_path / "token").write_text("other")
+    assert authorization(replace(settings, user="me")) == {"Authorization": "Basic bWU6b3RoZXI="}
+    assert authorization(LogArchiveSettings(tenant="t")) == {"X-Scope-OrgID": "t"}
 
 
 def test_text_that_is_no_kept_log_is_none() -> None:

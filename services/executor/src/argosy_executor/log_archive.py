@@ -1,7 +1,7 @@
-"""Where the ends of containers' logs are kept once their pods are gone: a directory, or an HTTP server.
+"""Where the ends of containers' logs are kept once their pods are gone: the port, its settings, and a directory.
 
-What is kept of one container is one text with a heading line that names the container, under a key made of its run. A
-server is any that takes PUT and answers GET at `URL/KEY`: WebDAV, nginx, a gateway of an object store.
+What is kept of one container is one text with a heading line that names the container, under a key made of its run.
+`http_archive`, `s3_archive` and `loki_archive` keep them at servers.
 
 Source: `docs/executor.md`, "Logs of pods that are gone".
 """
@@ -11,20 +11,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-import aiohttp
-
 from argosy_core.errors import BackendUnavailable, InvalidRequest
 
-__all__ = ["DirectoryArchive", "HttpArchive", "KeptLog", "LogArchive", "LogArchiveSettings", "log_key", "open_archive"]
+__all__ = ["DirectoryArchive", "KeptLog", "LogArchive", "LogArchiveSettings", "log_key"]
 
-_OK: Final = range(200, 300)
-_NOT_FOUND: Final = 404
+_SCHEMES: Final = ("http://", "https://", "s3://", "loki+http://", "loki+https://")
+_BUCKET: Final = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._-]+)*/?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,8 @@ class LogArchiveSettings:
     """Which logs are kept when pods go, and where."""
 
     target: str = ""
-    """Directory (an absolute path), or http:// or https:// URL below which logs are put and got; empty keeps none."""
+    """Directory (an absolute path), http:// or https:// URL below which logs are put and got, s3://BUCKET/PREFIX, or
+    loki+http:// or loki+https:// URL of a Loki; empty keeps none."""
     pods: Literal["failed", "all"] = "failed"
     """Whose logs: those of pods that failed, or of all that ended."""
     max_log_bytes: int = 262_144
@@ -40,7 +40,8 @@ class LogArchiveSettings:
     max_line_count: int = 10_000
     """Last lines asked of the cluster for one container; it is not read further back."""
     max_total_bytes: int = 1 << 30
-    """Most bytes of a directory: the oldest logs go first. A server keeps its own bounds."""
+    """Most bytes of a directory: the oldest logs go first. A server keeps its own bounds: a bucket its lifecycle rules,
+    Loki its retention."""
     queue_count: int = 1000
     """Pods that may wait for their logs to be read; of more than these no log is kept, which is counted."""
     reading_count: int = 2
@@ -48,19 +49,39 @@ class LogArchiveSettings:
     timeout_s: float = 30.0
     """How long one log may take to be read, and to be put."""
     token_file: str = ""
-    """File with a token that a server is sent as `Authorization: Bearer`; empty sends none."""
+    """File with a token that a server or Loki is sent as `Authorization: Bearer`; empty sends none."""
+    user: str = ""
+    """Name that is sent with the token as its password (HTTP basic authentication), instead of `Bearer`."""
+    tenant: str = ""
+    """Tenant of a Loki that has several, sent as `X-Scope-OrgID`; empty sends none."""
+    s3_endpoint: str = ""
+    """URL of what speaks S3, as http://minio:9000; buckets are in its path. Empty takes that of AWS in the region."""
+    s3_region: str = "us-east-1"
+    """Region that calls are signed for; MinIO and others take us-east-1 unless told otherwise."""
+    s3_credentials_file: str = ""
+    """File like `~/.aws/credentials`, whose section `default` is taken and which is read at each call; empty takes
+    AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN of the environment."""
+    authority_file: str = ""
+    """PEM file of the authorities that sign the server's certificate; empty takes those that the machine trusts."""
 
     def __post_init__(self) -> None:
         """Refuse a target that is none.
 
         Raises:
-            InvalidRequest: It is neither an absolute path nor an HTTP URL.
+            InvalidRequest: It is neither an absolute path nor the URL of a server or bucket.
         """
-        if self.target and not self.target.startswith(("/", "http://", "https://")):
+        if self.target and not self.target.startswith(("/", *_SCHEMES)):
             raise InvalidRequest(
-                f"log_archive.target {self.target!r} must be the absolute path of a directory, or an http:// or"
-                " https:// URL"
+                f"log_archive.target {self.target!r} must be the absolute path of a directory, or a URL that begins"
+                f" with {', '.join(_SCHEMES[:-1])} or {_SCHEMES[-1]}"
             )
+        if self.target.startswith("s3://") and not _BUCKET.fullmatch(self.target):
+            raise InvalidRequest(
+                f"log_archive.target {self.target!r} must be s3://BUCKET or s3://BUCKET/PREFIX, of letters, digits"
+                " and ._-"
+            )
+        if self.s3_endpoint and not self.s3_endpoint.startswith(("http://", "https://")):
+            raise InvalidRequest(f"log_archive.s3_endpoint {self.s3_endpoint!r} must be an http:// or https:// URL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,64 +205,3 @@ class DirectoryArchive:
                     status = entry.stat()
                     found.append((status.st_mtime, entry.name, status.st_size))
         return OrderedDict((name, size) for _, name, size in sorted(found))
-
-
-class HttpArchive:
-    """Logs at an HTTP server, by PUT and GET.
-
-    Args:
-        url: Below which logs are.
-        timeout_s: How long a call may take.
-        token_file: File with a bearer token, read at each call; empty for none.
-    """
-
-    def __init__(self, url: str, *, timeout_s: float, token_file: str = "") -> None:
-        """Connect when needed."""
-        self._url = url.rstrip("/")
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
-        self._token_file = token_file
-        self._session: aiohttp.ClientSession | None = None
-
-    async def put(self, key: str, text: bytes) -> None:
-        """See LogArchive."""
-        status, _ = await self._call("PUT", key, text)
-        if status not in _OK:
-            raise BackendUnavailable(f"{self._url} answered {status} to a log that was put")
-
-    async def get(self, key: str) -> bytes | None:
-        """See LogArchive."""
-        status, text = await self._call("GET", key, None)
-        if status == _NOT_FOUND:
-            return None
-        if status not in _OK:
-            raise BackendUnavailable(f"{self._url} answered {status} to a log that was asked for")
-        return text
-
-    async def close(self) -> None:
-        """See LogArchive."""
-        if self._session is not None:
-            await self._session.close()
-
-    async def _call(self, method: str, key: str, text: bytes | None) -> tuple[int, bytes]:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout)
-        try:
-            headers = {"Content-Type": "text/plain"}
-            if self._token_file:
-                token = await asyncio.to_thread(Path(self._token_file).read_text, encoding="utf-8")
-                headers["Authorization"] = f"Bearer {token.strip()}"
-            async with self._session.request(
-                method, f"{self._url}/{key}", data=text, headers=headers, allow_redirects=False
-            ) as answer:
-                return answer.status, await answer.read()
-        except (aiohttp.ClientError, OSError, TimeoutError) as cause:
-            raise BackendUnavailable(f"{self._url}: {str(cause) or type(cause).__name__}") from cause
-
-
-def open_archive(settings: LogArchiveSettings) -> LogArchive | None:
-    """Return the archive that the settings name, None for none; nothing is touched before it is used."""
-    if not settings.target:
-        return None
-    if settings.target.startswith("/"):
-        return DirectoryArchive(directory=Path(settings.target), max_total_bytes=settings.max_total_bytes)
-    return HttpArchive(settings.target, timeout_s=settings.timeout_s, token_file=settings.token_file)

@@ -22,9 +22,9 @@ import numpy as np
 
 from argosy_core.errors import BackendUnavailable
 from argosy_core.reconcile import PoolClaims
+from argosy_executor.archives import open_archive
 from argosy_executor.cluster_codec import observations
 from argosy_executor.config import ExecutorConfig
-from argosy_executor.log_archive import open_archive
 from argosy_executor.log_shipping import LogShipper
 from argosy_executor.pool_part import PoolPart
 from argosy_executor.session import read_clock
@@ -68,7 +68,7 @@ class Executor:
             waits=Backoff(rng=np.random.default_rng()),
             relist_s=config.relist_s,
         )
-        self._archive = open_archive(config.log_archive)
+        self._archive = open_archive(config.log_archive, cluster=config.cluster)
         self._shipper = (
             LogShipper(cluster, self._archive, config.log_archive, name=config.cluster)
             if self._archive is not None
