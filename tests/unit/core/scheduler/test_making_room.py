@@ -102,6 +102,7 @@ def test_run_is_safe_until_its_lifetime_is_over_and_a_round_begins_then(lifetime
         world.round()
     assert stops(world) == []
     world.state.waits.next_end_s = float("inf")
+    world.state.promises.heads_due_s = float("inf")
     assert next_due_s(world.state, world.now_s) == pytest.approx(began_s + 60.0)
     world.now_s += 61
     world.round()

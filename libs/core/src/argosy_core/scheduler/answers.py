@@ -21,8 +21,9 @@ from argosy_core.scheduler.state import PoolState
 
 __all__ = ["Answers"]
 
-_PROMISED_RETRY_S: Final = 1.0
-"""After how long a class is asked for again whose jobs were kept from promised nodes, if nothing comes free before."""
+_PROMISED_RETRY_S: Final = 600.0
+"""After how long a class is asked for again whose jobs were kept from promised nodes, without any news: whatever lets
+them start there is news (a run ends, a promise ends or moves, jobs come), and passing time alone does not."""
 
 
 class Answers:

@@ -20,7 +20,7 @@ import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
 from argosy_core.job.live import BACKING_OFF, HELD
-from argosy_core.placement import CandidatePool
+from argosy_core.placement import CandidatePool, WaitReason
 from argosy_core.scheduler.promised import GatheredNodes
 from argosy_core.scheduler.promises import CouldHold
 from argosy_core.scheduler.state import PoolState
@@ -44,6 +44,7 @@ def review_gathered(state: PoolState, now_s: float) -> None:
     waits = slot >= 0 and bool(state.stage_is_queued(one)[0]) and not state.live.flags[slot] & HELD
     if not waits or state.queues.cordoned[state.live.queue[slot]] or now_s >= gathered.until_s:
         state.promises.gathered = None
+        state.waits.end(WaitReason.PROMISED, np.array([gathered.cluster]))
         state.change_count += 1
 
 

@@ -229,6 +229,7 @@ def update_capacity(state: PoolState, cluster: str, columns: CapacityColumns) ->
     free = state.in_axis_order(columns.total_free, columns.resources)
     if (free > clusters.free[index]).any() or (total != clusters.total[index]).any():
         state.change_count += 1
+        state.hasten_promised(cluster=index)
     _wake(state, index, columns)
     clusters.total[index], clusters.free[index] = total, free
     clusters.told_count[index] += 1

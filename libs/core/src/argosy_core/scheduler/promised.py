@@ -68,6 +68,9 @@ class PromisedStarts:
     """By handle, oldest first."""
     due_s: float = math.inf
     """When the first promised moment has passed, seconds since the Unix epoch; infinite if there is none."""
+    heads_due_s: float = math.inf
+    """When it is next to be asked where a waiting head could start, seconds since the Unix epoch; infinite if no moment
+    of that is to come."""
     is_changed: bool = False
     """Promises were given or ended since the last round was finished: the next leader has to know."""
     broken: dict[int, BrokenBy] = field(default_factory=dict)
@@ -82,6 +85,11 @@ class PromisedStarts:
     """Nodes that are kept for a gang."""
     _head_since_s: dict[int, float] = field(default_factory=dict)
     _asked: dict[int, tuple[float, int]] = field(default_factory=dict)
+
+    @property
+    def keep_nodes(self) -> bool:
+        """Whether nodes are kept from others, for promises or for a gang."""
+        return bool(self.standing) or self.gathered is not None
 
     def note_heads(self, handles: Sequence[int], now_s: float) -> None:
         """Take note of who is a waiting head now."""
@@ -109,9 +117,29 @@ class PromisedStarts:
             again_s: How long ago it must have been asked last, seconds.
             told_count: How often samplers have told what they have; without news the answer would be the same.
         """
+        return self._due_s(handle, after_s=after_s, again_s=again_s, told_count=told_count) <= now_s
+
+    def find_heads_due(
+        self, handles: Sequence[int], now_s: float, *, after_s: float, again_s: float, told_count: int
+    ) -> None:
+        """Say when one of the heads is next to be asked for; who is due already is so in the next round that there is.
+
+        Args:
+            handles: The heads.
+            now_s: Now.
+            after_s: As of `is_due`.
+            again_s: As of `is_due`.
+            told_count: As of `is_due`.
+        """
+        waiting = (handle for handle in handles if handle not in self.standing)
+        moments = (self._due_s(one, after_s=after_s, again_s=again_s, told_count=told_count) for one in waiting)
+        self.heads_due_s = min((moment_s for moment_s in moments if moment_s > now_s), default=math.inf)
+
+    def _due_s(self, handle: int, *, after_s: float, again_s: float, told_count: int) -> float:
+        """Return when to ask where a head could start; infinite if there is nothing new to be said."""
         asked_s, told_then = self._asked.get(handle, (-math.inf, -1))
         since_s = self._head_since_s.get(handle, math.inf)
-        return since_s + after_s <= now_s and asked_s + again_s <= now_s and told_then != told_count
+        return math.inf if told_then == told_count else max(since_s + after_s, asked_s + again_s)
 
     def nodes_of(self, cluster: int) -> list[int]:
         """Return the promised nodes of a cluster."""

@@ -39,6 +39,7 @@ __all__ = [
     "CouldHold",
     "find_due",
     "give_promises",
+    "note_heads",
     "plan_asking",
     "recover_promises",
     "review_promises",
@@ -105,6 +106,19 @@ def find_due(state: PoolState, now_s: float) -> Int32s:
     return np.concatenate([growing, others, find_growth(state, growing, room, left)])
 
 
+def note_heads(state: PoolState, now_s: float) -> None:
+    """Take note of who is a waiting head now, and of when it is next to be asked where one of them could start."""
+    settings = state.settings
+    state.promises.note_heads(state.heads.tolist(), now_s)
+    state.promises.find_heads_due(
+        state.heads.tolist() if settings.promised_nodes_ratio > 0 else [],
+        now_s,
+        after_s=settings.promise_after_s,
+        again_s=settings.promise_after_s,
+        told_count=_told_count(state),
+    )
+
+
 def _single_heads(state: PoolState) -> list[int]:
     """Return the waiting heads that are no gangs: those need room on several nodes, and a promise is kept by one."""
     slots = state.live.slots(state.heads)
@@ -145,9 +159,6 @@ def plan_asking(state: PoolState, slots: Int32s, now_s: float) -> tuple[Int32s, 
 def review_promises(state: PoolState, now_s: float) -> None:
     """End the promises whose jobs have started or left, or that cannot be kept, and say when to look again."""
     table, live = state.promises, state.live
-    if not table.standing:
-        table.due_s = math.inf
-        return
     for promise in tuple(table.standing.values()):
         slot = int(live.slots(np.array([promise.handle], dtype=np.int64))[0])
         one = np.array([slot], dtype=np.int32)
@@ -163,14 +174,21 @@ def review_promises(state: PoolState, now_s: float) -> None:
             is_heard = bool(state.clusters.connected[promise.cluster])
             _break(state, promise, BrokenBy.LATE if is_heard else BrokenBy.CAPACITY)
             if is_heard and _renew(state, promise, now_s):
+                _let_pass(state, promise)
                 continue
         else:
             continue
         live.flags[one[one >= 0]] &= np.uint8(0xFF ^ PENDING)  # until the next heads are elected
         table.is_changed = True
-        state.change_count += 1
+        _let_pass(state, promise)
     ends = [math.nextafter(promise.moment_s, math.inf) for promise in table.standing.values()]
-    table.due_s = min([math.inf, *ends])
+    table.due_s = min([math.inf if table.gathered is None else table.gathered.until_s, *ends])
+
+
+def _let_pass(state: PoolState, promise: PromisedStart) -> None:
+    """Have the jobs asked for again that a promise kept from its node: it ended, or has a later moment."""
+    state.waits.end(WaitReason.PROMISED, np.array([promise.cluster]))
+    state.change_count += 1
 
 
 def _hand_on(state: PoolState, promise: PromisedStart, slot: int) -> None:

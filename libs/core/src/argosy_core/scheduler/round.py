@@ -50,7 +50,7 @@ from argosy_core.scheduler.messages import ClusterRuns
 from argosy_core.scheduler.passing import Passing
 from argosy_core.scheduler.plan import decide_stops, lease_columns, round_state, time_out_runs
 from argosy_core.scheduler.prioritise import choose_jobs, elect_heads, queues_of
-from argosy_core.scheduler.promises import find_due, give_promises, plan_asking, review_promises
+from argosy_core.scheduler.promises import find_due, give_promises, note_heads, plan_asking, review_promises
 from argosy_core.scheduler.results import RoundStatistics
 from argosy_core.scheduler.retrying import back_off_s
 from argosy_core.scheduler.run_members import add_members
@@ -68,8 +68,8 @@ def next_due_s(state: PoolState, now_s: float) -> float:
     """Return when a round could next do something without further news, seconds since the Unix epoch.
 
     That is now if something changed since a round found nothing to ask, or a stop or an explanation is due; else when
-    the next back-off, reason to wait or lifetime that matters ends, or the next run reaches its time limit; infinite if
-    none does.
+    the next back-off, reason to wait or lifetime that matters ends, the next head is due for a promise, or the next run
+    reaches its time limit; infinite if none does.
 
     Args:
         state: The pool.
@@ -89,7 +89,8 @@ def next_due_s(state: PoolState, now_s: float) -> float:
         return limit_s
     if state.idle_at != state.change_count:
         return now_s
-    return min([limit_s, state.room.due_s, state.waits.next_end_s, *(moment_s for moment_s, _ in state.back_off[:1])])
+    moments = [state.room.due_s, state.waits.next_end_s, state.promises.heads_due_s]
+    return min([limit_s, *moments, *(moment_s for moment_s, _ in state.back_off[:1])])
 
 
 def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Round:
@@ -447,8 +448,9 @@ class Round:
             give_promises(state, singles, told, leased=leased, now_s=now_s)
             gather(state, self._due_heads[is_gang], told, now_s)
             elect_heads(state)
-        state.promises.note_heads(state.heads.tolist(), now_s)
+        note_heads(state, now_s)
         review_promises(state, now_s)
+        review_gathered(state, now_s)
         self._statistics.has_new_promises = state.promises.is_changed
         state.promises.is_changed = False
 

@@ -13,7 +13,7 @@ import copy
 import heapq
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,9 @@ from argosy_core.scheduler.time_limits import TimeLimits
 from argosy_core.scheduler.waits import WaitTable
 
 __all__ = ["PoolState"]
+
+_PROMISED_AGAIN_S: Final = 1.0
+"""Jobs that were kept from promised nodes are asked for again at most this often however much else changes, seconds."""
 
 
 class RoundUnderWay(Protocol):
@@ -196,6 +199,7 @@ class PoolState:
         if slots.size:
             self.change_count += 1
             self.queues.idle_at[queues] = -1
+            self.hasten_promised(classes=self.live.class_index[slots])
         if slots.size and (queues == queues[0]).all():
             self.queues.orders[int(queues[0])].push(self.entries(slots))
             return
@@ -460,6 +464,7 @@ class PoolState:
             self._drop_of_members(slots)
             self.demands.drop(live.demand[slots])
         live.remove(slots)
+        self.change_count += bool(queued.any()) and self.promises.keep_nodes  # perhaps for one of those that have left
         if len(self.dependencies):
             self.settle(self.dependencies.end_live(handles, states))
 
@@ -554,9 +559,20 @@ class PoolState:
         """
         if slots.size:
             np.add.at(self.clusters.free, self.live.cluster[slots], self.job_vectors(slots))
-            if self.promises.standing:
+            if self.promises.keep_nodes:
                 self.waits.end(WaitReason.PROMISED, np.unique(self.live.cluster[slots]))
             self.change_count += 1
+
+    def hasten_promised(self, *, classes: Int32s | None = None, cluster: int = -1) -> None:
+        """Have jobs that were kept from promised nodes asked for again within a second, since something changed.
+
+        Args:
+            classes: Classes of which there are more jobs; all by default.
+            cluster: Where more is free; everywhere by default.
+        """
+        if self.promises.keep_nodes:
+            again_s = self.flow_time_s + _PROMISED_AGAIN_S
+            self.waits.hasten(WaitReason.PROMISED, again_s, classes=classes, cluster=cluster)
 
     def ensure_class_grid(self) -> None:
         """Make room for every class and cluster in the table of waits."""

@@ -126,6 +126,25 @@ class WaitTable:
         over[:, clusters] = self.reason[:, clusters] == reason
         self.reason[over], self.until_s[over] = WaitReason.NONE, math.inf
 
+    def hasten(
+        self, reason: WaitReason, until_s: float, *, classes: npt.NDArray[np.integer] | None = None, cluster: int = -1
+    ) -> None:
+        """Have a reason end no later than at a moment.
+
+        Args:
+            reason: Which.
+            until_s: The moment, seconds since the Unix epoch.
+            classes: Class indices; of all classes by default.
+            cluster: Cluster index; at all clusters by default.
+        """
+        columns = slice(None) if cluster < 0 else slice(cluster, cluster + 1)
+        rows = slice(None) if classes is None else np.unique(classes[classes < self.reason.shape[0]])
+        until = self.until_s[rows, columns]
+        later = (self.reason[rows, columns] == reason) & (until > until_s)
+        if later.any():
+            self.until_s[rows, columns] = np.where(later, until_s, until)
+            self.next_end_s = min(self.next_end_s, until_s)
+
     def wake(self, classes: npt.NDArray[np.integer], cluster: int, room: npt.NDArray[np.integer]) -> None:
         """Let classes be asked at a cluster, whose sampler says how many of their pods now fit there."""
         self.answered(classes, cluster)
