@@ -8,6 +8,7 @@ import numpy as np
 
 from argosy_core.job.classes import GangGroup, SchedulingClass
 from argosy_core.job.states import JobState, ObjectState
+from argosy_core.placement import WaitReason
 from argosy_core.scheduler import RoundSettings, explain
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
@@ -64,6 +65,7 @@ def test_gang_starts_beside_a_stream_of_small_jobs() -> None:
     busy.world.now_s += 1.0
     busy.world.round()
     assert busy.world.state.promises.gathered is None
+    assert not (busy.world.state.waits.reason == WaitReason.PROMISED).any()
 
 
 def test_only_as_many_nodes_are_kept_as_the_gang_needs() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from argosy_core.backfill import PromiseKind
+from argosy_core.job.members import Members
 from argosy_core.job.states import ObjectState
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import PromisedStart, RoundSettings, explain, next_due_s
@@ -49,9 +51,11 @@ def promised(world: LeaderWorld, handle: int) -> PromisedStart:
     return world.state.promises.standing[handle]
 
 
-def half_full(options: tuple[int, int, int] | None = LIMIT_100) -> tuple[LeaderWorld, list[int], int]:
+def half_full(
+    options: tuple[int, int, int] | None = LIMIT_100, settings: RoundSettings = SETTINGS
+) -> tuple[LeaderWorld, list[int], int]:
     """Return three nodes of four cores with two jobs of a core each, and a waiting job of a whole node."""
-    world = LeaderWorld(clusters={"a": 3}, settings=SETTINGS)
+    world = LeaderWorld(clusters={"a": 3}, settings=settings)
     world.define_class(4, cpu=4000)
     small = world.submit(6, options=options)
     world.round()
@@ -94,6 +98,54 @@ def test_jobs_that_could_delay_the_promised_one_are_kept_from_its_node() -> None
     waiting = explain(world.state, later[-1], world.now_s)
     assert waiting is not None
     assert waiting.reason == WaitReason.PROMISED
+
+
+def test_a_job_that_was_kept_from_a_promised_node_is_asked_for_again_when_something_has_changed() -> None:
+    """Not every second: passing time alone lets nobody start there, but more jobs, and more that is free, may."""
+    world, small, large = half_full()
+    pass_time(world, 3.0)
+    node = world.state.clusters.nodes[0].names[promised(world, large).node]
+    world.submit(6, class_id=1)
+    pass_time(world, 1.0)
+    until_s, reason = world.state.waits.until_s, world.state.waits.reason
+    class_index = world.state.classes.ids.find(1)
+    assert reason[class_index, 0] == WaitReason.PROMISED
+    assert until_s[class_index, 0] >= world.now_s + 500.0
+    [short] = world.submit(1, class_id=1, options=(-1, 50, -1), priority=1)
+    assert world.now_s < until_s[class_index, 0] <= world.now_s + 1.0
+    pass_time(world, 2.0)
+    assert world.place(short)[1] == node
+    world.set_nodes("a", {"cpu": 5000, "memory": 16 << 30})
+    assert until_s[class_index, 0] <= world.now_s + 1.0
+    end(world, [handle for handle in small if world.place(handle)[1] == node][:1])
+    assert reason[class_index, 0] == WaitReason.NONE
+
+
+def test_a_head_is_promised_a_start_when_it_is_due_though_nothing_happens() -> None:
+    """A round is due at that moment, once."""
+    world, _, large = half_full(settings=replace(SETTINGS, wait_expiry_s=100.0, promise_after_s=7.0))
+    world.round()
+    world.round()
+    assert next_due_s(world.state, world.now_s) == pytest.approx(world.now_s + 7.0)
+    world.now_s += 7.0
+    world.round()
+    assert large in world.state.promises.standing
+
+
+def test_what_a_run_has_left_does_not_count_twice_while_its_end_is_on_its_way() -> None:
+    """As free and as what it will give back: with that a job that is not over in time would pass a firm promise."""
+    world = LeaderWorld(clusters={"a": 1}, settings=SETTINGS)
+    world.define_class(4, cpu=4000)
+    first = world.submit(2, options=LIMIT_100)
+    world.round()
+    begin(world, first)
+    [large] = world.submit(1, class_id=4)
+    pass_time(world, 3.0)
+    assert promised(world, large).kind == PromiseKind.FIRM
+    world.clusters["a"].ledger.release(Members.of([first[0]], [1]))
+    [later] = world.submit(1, class_id=1)
+    pass_time(world, 1.0)
+    assert not world.job(later).runs
 
 
 def test_a_job_that_is_over_before_the_promised_moment_goes_first() -> None:

@@ -13,10 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Int32s, Int64s
 from argosy_core.placement import CandidatePool
 from argosy_core.scheduler.state import PoolState
-from argosy_core.scheduler.work_ends import find_work
+from argosy_core.scheduler.work_ends import allocatable_of, find_work
 
 __all__ = ["note_left"]
 
@@ -57,19 +56,10 @@ def note_left(state: PoolState, pool: CandidatePool, now_s: float) -> None:
         nodes, entries = nodes[known], entries[first[known]]
         work = find_work(state, cluster, nodes.astype(np.int32), now_s)
         work = work.only(~np.isin(live.handle[work.slots], [*left]))
-        beyond = free[entries] - _allocatable(state, cluster, pool.node[entries])[:, :width]
+        beyond = free[entries] - allocatable_of(state, cluster, nodes.astype(np.int32))[:, :width]
         np.add.at(beyond, work.node, work.amount[:, :width])
         own = np.isin(work.slots, slots)
         for slot, node, amount in zip(work.slots[own].tolist(), work.node[own].tolist(), work.amount[own], strict=True):
             if (amount[:width] <= beyond[node]).all():
                 beyond[node] -= amount[:width]
                 left[int(live.handle[slot])] = now_s + _TOLD_WITHIN_S
-
-
-def _allocatable(state: PoolState, cluster: int, rows: Int32s) -> Int64s:
-    """Return (node, resource) what nodes of a cluster have, in axis order."""
-    clusters = state.clusters
-    known = rows < len(clusters.allocatable[cluster])
-    amounts = np.zeros((rows.size, len(clusters.resources[cluster])), dtype=np.int64)
-    amounts[known] = clusters.allocatable[cluster][rows[known]]
-    return state.in_axis_order(amounts, clusters.resources[cluster])

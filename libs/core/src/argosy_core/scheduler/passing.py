@@ -20,7 +20,7 @@ from argosy_core.placement import CandidatePool
 from argosy_core.queueing import Filled
 from argosy_core.scheduler.promised import PromisedStart
 from argosy_core.scheduler.state import PoolState
-from argosy_core.scheduler.work_ends import WorkEnds, expected_run_time_s, find_work, latest_run_time_s
+from argosy_core.scheduler.work_ends import WorkEnds, expected_run_time_s, find_work, free_beside, latest_run_time_s
 
 __all__ = ["Passing"]
 
@@ -99,7 +99,7 @@ def _promised_places(state: PoolState, pool: CandidatePool, now_s: float) -> Ite
         names = state.clusters.nodes[cluster].translate(pool.node[at_cluster])
         for at, promise in enumerate(promises):
             for entry in at_cluster[names == promise.node].tolist():
-                yield _Place(state, promise, pool, entry=entry, work=work.only(work.node == at))
+                yield _Place(state, promise, pool, entry=entry, work=work.on(at))
 
 
 class _Place:
@@ -112,11 +112,13 @@ class _Place:
         width = pool.room.width
         self.entry = entry
         self._promise = promise
-        self._free = np.array(pool.room.free[entry * width : (entry + 1) * width], dtype=np.int64)
+        free = np.array(pool.room.free[entry * width : (entry + 1) * width], dtype=np.int64)
+        node = np.array([promise.node], dtype=np.int32)
+        self._free: Int64s = free_beside(state, promise.cluster, node, free=free[None], work=work)[0]
         slot = state.live.slots(np.array([promise.handle], dtype=np.int64))
         self._demand = state.requested_vectors(slot)[0, :width]
         self._releases = Releases(
-            node=np.zeros(work.node.size, dtype=np.int32),
+            node=work.node,
             amount=work.amount[:, :width],
             end_s=work.ends_s(promise.kind),
         )

@@ -33,7 +33,7 @@ from argosy_core.scheduler.prioritise import look_again, waiting_of
 from argosy_core.scheduler.promised import BrokenBy, PromisedStart
 from argosy_core.scheduler.shares import room_below_share
 from argosy_core.scheduler.state import PoolState
-from argosy_core.scheduler.work_ends import WorkEnds, expected_run_time_s, find_work
+from argosy_core.scheduler.work_ends import WorkEnds, expected_run_time_s, find_work, free_beside
 
 __all__ = [
     "CouldHold",
@@ -352,6 +352,7 @@ class _Places:
             work = find_work(state, one.cluster, nodes, now_s)
             new = np.isin(work.slots, leased)
             np.subtract.at(free, work.node[new], work.amount[new])
+            free = free_beside(state, one.cluster, nodes, free=free, work=work)
             begins.append(len(self._row_of))
             self._row_of.update({(one.cluster, node): begins[-1] + at for at, node in enumerate(nodes.tolist())})
             frees.append(free)

@@ -86,8 +86,7 @@ class RoundSettings:
     nothing. Queues below their shares are promised what they are short of, at most 32 nodes in a pool."""
     promise_after_s: float = 5.0
     """After how long at the earliest a waiting head for which no room was found is promised a start, seconds: small
-    jobs find room by themselves, and emptying a node costs what stands idle meanwhile. Where nothing else happens,
-    `wait_expiry_s` comes first."""
+    jobs find room by themselves, and emptying a node costs what stands idle meanwhile."""
     run_allowance_s: float = 60.0
     """How much longer than its time limit a run may hold its room, seconds: until its first pod runs, and until its
     pods are gone. A firm promise counts on it."""

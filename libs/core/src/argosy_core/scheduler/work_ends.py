@@ -9,7 +9,7 @@ Source: design section 5, "Round" 5; decision 0017.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,15 @@ from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.scheduler.run_members import member_vectors
 from argosy_core.scheduler.state import PoolState
 
-__all__ = ["WorkEnds", "expected_run_time_s", "find_work", "latest_run_time_s", "note_ended"]
+__all__ = [
+    "WorkEnds",
+    "allocatable_of",
+    "expected_run_time_s",
+    "find_work",
+    "free_beside",
+    "latest_run_time_s",
+    "note_ended",
+]
 
 _MOST_LEARNED: Final = 32
 """Runs learned of those that end together."""
@@ -98,6 +106,11 @@ class WorkEnds:
             expected_s=self.expected_s[chosen],
         )
 
+    def on(self, node: int) -> WorkEnds:
+        """Return the runs on one of the nodes, as if it alone had been asked for."""
+        there = self.only(self.node == node)
+        return replace(there, node=np.zeros_like(there.node))
+
     def ends_s(self, kind: PromiseKind) -> Float64s:
         """Return when each has ended, for promises of a kind."""
         return self.firm_s if kind == PromiseKind.FIRM else self.expected_s
@@ -145,3 +158,40 @@ def find_work(state: PoolState, cluster: int, nodes: Int32s, now_s: float) -> Wo
         firm_s=firm_s,
         expected_s=np.minimum(expected_s, firm_s),
     )
+
+
+def allocatable_of(state: PoolState, cluster: int, nodes: Int32s) -> Int64s:
+    """Return (node, resource) what nodes of a cluster have, in axis order; nothing of those that it has not told of.
+
+    Args:
+        state: The pool.
+        cluster: Cluster index.
+        nodes: Node name indices.
+    """
+    clusters = state.clusters
+    by_sampler = clusters.nodes[cluster].by_sampler[: len(clusters.allocatable[cluster])]
+    rows = np.full(len(clusters.nodes[cluster].names) + 1, -1, dtype=np.int64)  # the last is of no node
+    rows[by_sampler] = np.arange(by_sampler.size)
+    rows[-1] = -1
+    amounts = np.zeros((nodes.size, len(clusters.resources[cluster])), dtype=np.int64)
+    known = rows[nodes] >= 0
+    amounts[known] = clusters.allocatable[cluster][rows[nodes[known]]]
+    return state.in_axis_order(amounts, clusters.resources[cluster])
+
+
+def free_beside(state: PoolState, cluster: int, nodes: Int32s, *, free: Int64s, work: WorkEnds) -> Int64s:
+    """Return what is free on nodes beside work that counts as being there.
+
+    A sampler sees a pod end before its executor has told. What such a run has left must not count twice, as free and as
+    what it will give back.
+
+    Args:
+        state: The pool.
+        cluster: Cluster index.
+        nodes: n node name indices.
+        free: (n, r) what its sampler says is free on each.
+        work: The work on these nodes.
+    """
+    left = allocatable_of(state, cluster, nodes)[:, : free.shape[1]]
+    np.subtract.at(left, work.node, work.amount[:, : free.shape[1]])
+    return np.minimum(free, left)
