@@ -493,3 +493,21 @@ async def test_node_lost_may_be_said_alone(api: Any) -> None:
     request.specs[0].node_lost.replace_after.FromMilliseconds(500)
     with pytest.raises(grpc.RpcError, match="replace_after"):
         await api.jobs.SubmitJobs(request)
+
+
+async def test_executor_lost_may_be_said_alone(api: Any) -> None:
+    """As node_lost; it reaches the leader with the layout of the spec."""
+    request = make_item()
+    request.specs[0].executor_lost.stop_after.FromSeconds(90)
+    (job_id,) = (await api.jobs.SubmitJobs(request)).job_ids
+    spec = (await api.jobs.GetJob(job_pb2.GetJobRequest(id=job_id))).job.spec
+    assert [field.name for field, _ in spec.ListFields()] == ["manifests", "executor_lost"]
+    assert spec.executor_lost.stop_after.seconds == 90
+    with psycopg.connect(api.url) as connection:
+        ((layout,),) = connection.execute("SELECT layout FROM job_specs").fetchall()
+    rules = Layout.parse(bytes(layout)).rules
+    assert rules is not None
+    assert rules.stop_after_s == 90.0
+    request.specs[0].executor_lost.stop_after.FromMilliseconds(500)
+    with pytest.raises(grpc.RpcError, match="stop_after"):
+        await api.jobs.SubmitJobs(request)

@@ -26,7 +26,7 @@ import pytest
 from testbed.cluster import KubeApi
 from testbed.kubernetes import ControlPlaneOptions
 
-from argosy_client import ArgosyClient, Job, JobDraft, JobEvent, Queue, RetryPolicy
+from argosy_client import ArgosyClient, Job, JobDraft, JobEvent, Queue, RetryPolicy, RetryRules
 from argosy_core.reconcile.rendering import JOB_LABEL
 from argosy_local.compose import ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
@@ -394,6 +394,37 @@ async def test_runs_of_a_node_that_is_cut_off_are_unknown_until_it_is_back(
     events = await here.events("cut", "unknown", count=len(there))
     assert [event.kind for event in events if event.job_id == there[0]][-2:] == ["unknown", "running"]
     assert {event.job_id for event in events if event.kind == "unknown"} == set(there)
+
+
+async def test_run_is_stopped_without_a_leader_if_its_job_does_not_wait_for_its_executor(
+    bed: Callable[[int], Awaitable[Bed]],
+) -> None:
+    """Pods of the job are gone before anybody leads again, those of others run on; then it gets another run."""
+    here = await bed(1)
+    document = pod_document(run_time="1h", labels={"bed": here.name})
+    drafts = [
+        JobDraft(queue=QUEUE, job_set="alone", manifests=(document,), retry=retry)
+        for retry in (RetryRules(stop_after_s=2.0), None)
+    ]
+    stopped, kept = here.job_ids = list(await here.client.submit(drafts))
+    await here.await_counts("alone", running=2)
+    await asyncio.to_thread(here.mesh.kill, "leader")
+    try:
+
+        async def is_gone() -> bool:
+            return not await asyncio.to_thread(here.pods, stopped)
+
+        await until(is_gone)
+        assert [phase for _, phase in await asyncio.to_thread(here.pods, kept)] == ["Running"]
+    finally:
+        await asyncio.to_thread(here.mesh.start, "leader")
+    await asyncio.to_thread(here.mesh.await_ready)
+
+    async def runs_again() -> bool:
+        return [[run.attempt for run in job.runs] for job in await here.jobs([stopped, kept])] == [[1, 2], [1]]
+
+    await until(runs_again)
+    await here.await_counts("alone", running=2)
 
 
 async def test_cluster_agent_watches_pods_once_where_two_processes_do_twice(

@@ -196,6 +196,7 @@ def test_distributed_job_that_was_printed_can_be_submitted_again(ended: FakeApi,
         )
     )
     job.spec.node_lost.replace_after.FromSeconds(90)
+    job.spec.executor_lost.stop_after.FromSeconds(600)
     printed = tmp_path / "job.json"
     printed.write_text(argosy("jobs", job.id, "-o", "json").out)
     assert argosy("submit", str(printed)).code == 0
@@ -204,6 +205,7 @@ def test_distributed_job_that_was_printed_can_be_submitted_again(ended: FakeApi,
     assert json.loads(groups[0].template) == json.loads(groups[1].template)
     assert [other.spec.retry for other in ended.jobs.values()] == [job.spec.retry] * 2
     assert [other.spec.node_lost for other in ended.jobs.values()] == [job.spec.node_lost] * 2
+    assert [other.spec.executor_lost for other in ended.jobs.values()] == [job.spec.executor_lost] * 2
 
 
 @pytest.mark.parametrize(

@@ -517,6 +517,7 @@ spec:
     backOffFactor: 1.5
     maxBackOff: 5m
   nodeLost: {replaceAfter: 90s}
+  executorLost: {stopAfter: 30m}
 """
 
 
@@ -530,6 +531,7 @@ def test_rules_for_retries_are_read() -> None:
         back_off_factor=1.5,
         max_back_off_s=300.0,
         replace_after_s=90.0,
+        stop_after_s=1800.0,
     )
     assert draft.spec_key != replace(draft, retry=None).spec_key
 
@@ -543,6 +545,8 @@ def test_rules_for_retries_are_read() -> None:
         (("firstBackOff: 10s", "firstBackOff: 10"), "f.yaml:8:", "a number needs its unit"),
         (("replaceAfter: 90s", "replaceAfter: 90"), "f.yaml:11:", "a number needs its unit"),
         (("replaceAfter", "replace"), "f.yaml:11:", "is no field of nodeLost; did you mean replaceAfter?"),
+        (("stopAfter: 30m", "stopAfter: soon"), "f.yaml:12:", "stopAfter"),
+        (("{stopAfter: 30m}", "30m"), "f.yaml:12:", "must be a mapping, as {stopAfter: 5m}"),
         (("backOffFactor: 1.5", "backOffFactor: twice"), "f.yaml:9:", "must be a number"),
     ],
 )

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 
+from argosy_core.job.interning import Layout
 from argosy_core.job.states import ObjectState
 from argosy_core.reconcile import CreateResponses
 from argosy_testkit.reconcile_world import World
@@ -65,4 +66,4 @@ def test_bodies_of_simulated_jobs_are_bags() -> None:
     book = draw_world(1, with_faults=False).context.book
     for spec in book.specs:
         kinds = [manifest["kind"] for manifest in json.loads(book.body_of(spec.hash))]
-        assert [kind for kind, _ in json.loads(spec.layout)] == kinds
+        assert list(Layout.parse(spec.layout).kinds) == kinds

@@ -54,6 +54,8 @@ def _member(owner: Any, name: str) -> tuple[str, Any]:  # noqa: ANN401 - any dat
             spec |= {"retry": said} if (said := _retry(owner.retry)) else {}
             lost_s = owner.retry.replace_after_s
             spec |= {"nodeLost": {"replaceAfter": f"{lost_s:g}s"}} if lost_s else {}
+            stop_s = owner.retry.stop_after_s
+            spec |= {"executorLost": {"stopAfter": f"{stop_s:g}s"}} if stop_s else {}
         return "spec", spec if value or groups else None
     if name == "after":
         return "after", {"jobIds": list(value), "until": owner.after_until} if value else None

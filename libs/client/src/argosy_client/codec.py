@@ -86,7 +86,7 @@ def submit_message(
                 manifests=draft.manifests,
                 groups=map(_group_message, draft.groups),
                 retry=_retry_message(draft.retry),
-                node_lost=_lost_message(draft.retry),
+                **_lost_messages(draft.retry),
             )
         request.items.add(
             spec=spec,
@@ -109,7 +109,7 @@ def submit_message(
 
 
 def _retry_message(rules: RetryRules | None) -> job_pb2.RetryRules | None:
-    if rules is None or replace(rules, replace_after_s=0.0) == RetryRules():
+    if rules is None or replace(rules, replace_after_s=0.0, stop_after_s=0.0) == RetryRules():
         return None
     return job_pb2.RetryRules(
         max_failed_runs=rules.max_failed_runs,
@@ -123,10 +123,14 @@ def _retry_message(rules: RetryRules | None) -> job_pb2.RetryRules | None:
     )
 
 
-def _lost_message(rules: RetryRules | None) -> job_pb2.NodeLost | None:
-    if rules is None or not rules.replace_after_s:
-        return None
-    return job_pb2.NodeLost(replace_after=_span_message(rules.replace_after_s))
+def _lost_messages(rules: RetryRules | None) -> dict[str, Any]:
+    """Return what a spec says of nodes and executors that are not heard of, by field."""
+    said: dict[str, Any] = {}
+    if rules is not None and rules.replace_after_s:
+        said["node_lost"] = job_pb2.NodeLost(replace_after=_span_message(rules.replace_after_s))
+    if rules is not None and rules.stop_after_s:
+        said["executor_lost"] = job_pb2.ExecutorLost(stop_after=_span_message(rules.stop_after_s))
+    return said
 
 
 def _span_message(seconds: float) -> Duration | None:
@@ -139,7 +143,7 @@ def _span_message(seconds: float) -> Duration | None:
 
 
 def _retry_of(message: job_pb2.JobSpec) -> RetryRules | None:
-    if not message.HasField("retry") and not message.HasField("node_lost"):
+    if not any(message.HasField(name) for name in ("retry", "node_lost", "executor_lost")):
         return None
     given, known = message.retry, {kind.value for kind in FailureKind}
     return RetryRules(
@@ -150,6 +154,7 @@ def _retry_of(message: job_pb2.JobSpec) -> RetryRules | None:
         back_off_factor=given.back_off_factor,
         max_back_off_s=given.max_back_off.ToMilliseconds() / 1000,
         replace_after_s=message.node_lost.replace_after.ToMilliseconds() / 1000,
+        stop_after_s=message.executor_lost.stop_after.ToMilliseconds() / 1000,
     )
 
 

@@ -35,6 +35,7 @@ A job on several nodes has groups of pods in its spec, and beside them the other
         sharesNodes: true     # with other jobs; false if left out
         template: {spec: {containers: [...]}}
       nodeLost: {replaceAfter: 5m}   # of a node that is not heard of; the job may then run twice
+      executorLost: {stopAfter: 30m} # of an executor that is not heard of: it stops the run, then another begins
       retry: {maxFailedRuns: 5, byKind: {exit_code: 3}, firstBackOff: 10s, backOffFactor: 2, maxBackOff: 5m}
 
 What `argosy jobs ID -o json` and `argosy submit --dry-run -o json` print are such documents, too: of a job that was

@@ -24,7 +24,7 @@ def _spellings(*names: str) -> dict[str, str]:
     return camels | {name: name for name in names}
 
 
-_SPEC_FIELDS: Final = _spellings("manifests", "groups", "retry", "node_lost")
+_SPEC_FIELDS: Final = _spellings("manifests", "groups", "retry", "node_lost", "executor_lost")
 _GROUP_FIELDS: Final = _spellings("name", "min", "max", "max_hops", "shares_nodes", "after", "template")
 _RETRY_FIELDS: Final = _spellings("max_failed_runs", "by_kind", "first_back_off", "back_off_factor", "max_back_off")
 _FAILURE_KINDS: Final = {kind.name.lower(): kind.name.lower() for kind in FailureKind if kind}
@@ -41,7 +41,11 @@ def read_spec(reader: FieldReader, spec: Value) -> tuple[tuple[str, ...], tuple[
     manifests = _read_manifests(reader, fields.get("manifests", [] if groups else None), has_groups=bool(groups))
     rules = _read_retry(reader, fields["retry"]) if "retry" in fields else None
     if "node_lost" in fields:
-        rules = replace(rules or RetryRules(), replace_after_s=_read_lost(reader, fields["node_lost"]))
+        lost_s = _read_lost(reader, fields["node_lost"], "nodeLost", "replace_after")
+        rules = replace(rules or RetryRules(), replace_after_s=lost_s)
+    if "executor_lost" in fields:
+        lost_s = _read_lost(reader, fields["executor_lost"], "executorLost", "stop_after")
+        rules = replace(rules or RetryRules(), stop_after_s=lost_s)
     return manifests, groups, rules
 
 
@@ -114,14 +118,15 @@ def _read_retry(reader: FieldReader, value: Value) -> RetryRules | None:
     )
 
 
-def _read_lost(reader: FieldReader, value: Value) -> float:
-    """Return after how long a run is replaced whose node is not heard of, seconds; 0 for never."""
+def _read_lost(reader: FieldReader, value: Value, name: str, field: str) -> float:
+    """Return after how long a run is given up whose node or executor is not heard of, seconds; 0 for never."""
+    spellings = _spellings(field)
     if not isinstance(value, dict):
-        reader.fault("spec.nodeLost", f"must be a mapping, as {{replaceAfter: 5m}}, not {kind_text(value)}")
+        reader.fault(f"spec.{name}", f"must be a mapping, as {{{next(iter(spellings))}: 5m}}, not {kind_text(value)}")
         return 0.0
-    path = "spec.nodeLost."
-    fields = reader.named(value, _spellings("replace_after"), "nodeLost", path)
-    return float(reader.duration(fields, "replace_after", None, path=path) or 0)
+    path = f"spec.{name}."
+    fields = reader.named(value, spellings, name, path)
+    return float(reader.duration(fields, field, None, path=path) or 0)
 
 
 def _read_limits(reader: FieldReader, value: Value) -> tuple[tuple[FailureKind, int], ...]:

@@ -252,6 +252,8 @@ class ObjectEvents:
     """By place: ports of their node that unmanaged pods have; only in events of all pods."""
     scalings: dict[int, Scaling] = field(default_factory=dict)
     """By place: within what pods are resized; only in events of all pods."""
+    stop_after_s: dict[int, float] = field(default_factory=dict)
+    """By place: how long objects of ours may stay without a leader that say so, seconds."""
     scaling_notes: Mapping[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     """By row of `requests`: annotations that say how its pods are resized; simulated clusters only."""
     unlistable_kinds: tuple[str, ...] = ()

@@ -36,6 +36,8 @@ from argosy_simulation.plan import CONFIG_MAP, POD
 __all__ = ["ExecutorActor", "ExecutorHello"]
 
 _KINDS: Final = (POD, CONFIG_MAP)
+_LOOK_PERIOD_S: Final = 1.0
+"""How often an executor without a session looks whether runs have been without a leader for too long."""
 _CALL_COUNT: Final = 4
 """Create calls, and delete calls, under way at once."""
 
@@ -72,7 +74,7 @@ class ExecutorActor(Process):
             call_timeout_s=context.settings.call_timeout_s,
             settled_at_s=math.inf,
         )
-        self.fence = Fence()
+        self.fence = Fence(context.agenda.now_s)
         self.stream: Stream | None = None
         self.isolated_until_us = 0
         """Until then no leader can be reached."""
@@ -110,7 +112,7 @@ class ExecutorActor(Process):
         first = not self._watching
         self.cluster.forget_watches(self)
         self._watching = True
-        self.reconciler.take_listing(_observations(rows), started_s=started_s, now=self._now())
+        self.reconciler.take_listing(self._observations(rows), started_s=started_s, now=self._now())
         if self.cluster.watch(self, Scope.OBJECTS, self._take_changes, position) is None:
             self._list()
         if first:
@@ -118,7 +120,7 @@ class ExecutorActor(Process):
         self._news()
 
     def _take_changes(self, rows: list[tuple[object, ...]]) -> None:
-        self.reconciler.take_observed(_observations(rows), self._now())
+        self.reconciler.take_observed(self._observations(rows), self._now())
         self._news()
 
     def watch_ended(self, _scope: Scope) -> None:
@@ -140,7 +142,9 @@ class ExecutorActor(Process):
             return
         if _CALL_COUNT in {self._creating, self._deleting}:
             return  # an answer, or its absence, leads here again
-        actions = self.reconciler.next_actions(self._now(), may_act=self._may_act())
+        now = self._now()
+        may_act = self._may_act()
+        actions = self.reconciler.next_actions(now, may_act=may_act, silent_s=self.fence.silent_s(now.monotonic_s))
         if actions.creates is not None:
             self._creating += 1
             self.cluster.create(self, actions.creates, self._take_created, is_superseded=self.is_superseded())
@@ -153,6 +157,8 @@ class ExecutorActor(Process):
             self._list()
         self._report_soon()
         wake_s = self.reconciler.next_wake_s()
+        if self.stream is None and self.reconciler.stops_when_cut_off:
+            wake_s = min(now.monotonic_s + _LOOK_PERIOD_S, math.inf if wake_s is None else wake_s)
         if wake_s is not None and math.isfinite(wake_s):
             self._wake_at(round(wake_s * 1e6))
 
@@ -202,7 +208,7 @@ class ExecutorActor(Process):
         started_s = self._context.agenda.now_s
 
         def take_found(lookups: Creates, found: list[ObjectChange] | None) -> None:
-            rows = None if found is None else _observations(list(found))
+            rows = None if found is None else self._observations(list(found))
             self.reconciler.take_found(lookups, rows, started_s=started_s, now=self._now())
             self._news()
 
@@ -237,6 +243,7 @@ class ExecutorActor(Process):
             return
         self._refused_count = 0 if self._welcomed else self._refused_count + 1
         self.stream, self._welcomed = None, False
+        self._news()
         if self._refused_count > 3 and self.is_superseded():
             self.alive = False
             self.cluster.forget_watches(self)
@@ -324,10 +331,15 @@ class ExecutorActor(Process):
             self._context.network.tell(stream, "take_states", batch, repeatable=True)
             batch = self.reconciler.next_reports(self._now())
 
+    def _observations(self, rows: list[tuple[object, ...]]) -> Observations:
+        """Return changes as the reconcile step takes them."""
+        changes = [row for row in rows if isinstance(row, ObjectChange) and row.is_labelled]
+        times_s = [self._context.book.stop_after_s(change.handle) for change in changes]
+        return _columns(changes, {place: time_s for place, time_s in enumerate(times_s) if time_s})
 
-def _observations(rows: list[tuple[object, ...]]) -> Observations:
-    """Return changes as the reconcile step takes them."""
-    changes = [row for row in rows if isinstance(row, ObjectChange) and row.is_labelled]
+
+def _columns(changes: list[ObjectChange], stop_after_s: dict[int, float]) -> Observations:
+    """Return changes as columns, with how long some may stay without a leader, by place."""
     return Observations(
         gone_column=np.array([change.gone for change in changes], dtype=np.bool_),
         handle_column=np.array([change.handle for change in changes], dtype=np.int64),
@@ -342,4 +354,5 @@ def _observations(rows: list[tuple[object, ...]]) -> Observations:
         message_column=np.full(len(changes), -1, dtype=np.int32),
         kinds=_KINDS,
         texts=(),
+        stop_after_s=stop_after_s,
     )

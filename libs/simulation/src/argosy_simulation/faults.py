@@ -63,6 +63,7 @@ class Saboteur(Process):
             (settings.forgotten_clusters, self.lose_cluster),
             (settings.late_commits, self.deliver_late_commit),
             (settings.label_thefts, self.take_labels),
+            (settings.executor_isolations, self.isolate_executor),
         )
         for count, action in late_kinds:
             for moment_s in (late_rng.random(count) * settings.until_s).tolist():
@@ -108,6 +109,11 @@ class Saboteur(Process):
         """Cut an executor off from its leader, and start another beside it."""
         length_s = self._length_s(self._settings.overlap_s)
         self._world.overlap_executors(self._draw(len(self._world.clusters)), length_s)
+
+    def isolate_executor(self) -> None:
+        """Cut an executor off from its leader."""
+        length_s = float(self._late_rng.uniform(*self._settings.isolation_s))
+        self._world.isolate_executor(int(self._late_rng.integers(len(self._world.clusters))), length_s)
 
     def cut_stream(self) -> None:
         """Break a stream."""

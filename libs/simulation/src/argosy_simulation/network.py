@@ -141,9 +141,10 @@ class Network:
         self._agenda.at(arrival_us, other, self._end, other, stream)
 
     def _end(self, end: Process, stream: Stream) -> None:
-        """Let the other end notice that a stream was closed."""
-        stream.open = False
-        _notice(end, stream)
+        """Let the other end notice that a stream was closed, unless it has."""
+        if stream.open:
+            stream.open = False
+            _notice(end, stream)
 
     def stall(self, stream: Stream, length_s: float) -> None:
         """Let nothing arrive on a stream for a while; too long a silence ends it."""
@@ -157,8 +158,12 @@ class Network:
 
     def _give_up(self, stream: Stream) -> None:
         """End a stream on which nothing was heard for too long."""
-        if stream.open and stream.stalled_until_us > self._agenda.now_us:
+        if not stream.open or stream.stalled_until_us <= self._agenda.now_us:
+            return
+        if stream.closed_by is None:
             self.cut(stream)
+        else:  # that the other end closed it has not arrived
+            self._end(stream.server if stream.closed_by is stream.client else stream.client, stream)
 
     def end_all(self, process: Process) -> None:
         """End the streams of a process that died."""

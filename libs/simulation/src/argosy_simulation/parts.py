@@ -253,6 +253,13 @@ class WorldParts:
         delay_s = network.draw_s(self.context.settings.restart_s)
         self.context.agenda.after(delay_s, self._fate, self._start_beside, index, old)
 
+    def isolate_executor(self, index: int, length_s: float) -> None:
+        """Cut an executor off from its leader for a while, and from nobody else."""
+        executor = self.executors[index]
+        executor.isolated_until_us = self.context.agenda.now_us + round(length_s * 1e6)
+        if executor.stream is not None:
+            self.context.network.stall(executor.stream, length_s)
+
     def _start_beside(self, index: int, old: ExecutorActor) -> None:
         if self.executors[index] is old and not self.clusters[index].dark:
             self.executors[index] = self._start_executor(index)

@@ -20,6 +20,7 @@ from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.members import member_of
 from argosy_core.job.options import JobOptions
+from argosy_core.job.retry_rules import RetryRules, with_rules
 from argosy_core.nodes import NodeSpec
 from argosy_core.queueing import QueueLimits
 from argosy_core.resources import PODS
@@ -36,7 +37,9 @@ POD: Final = "Pod"
 CONFIG_MAP: Final = "ConfigMap"
 _DAY: Final = 20_000
 _FIRST_HANDLE: Final = (_DAY << DAY_SHIFT) + 1
-_LAYOUTS: Final = ((POD,), (CONFIG_MAP, POD), (POD, POD), (CONFIG_MAP, POD, POD, POD))
+_LAYOUTS: Final = ((POD,), (CONFIG_MAP, POD), (POD, POD), (CONFIG_MAP, POD, POD, POD), (CONFIG_MAP, POD))
+_STOP_AFTER_S: Final = (0.0, 0.0, 0.0, 0.0, 40.0)
+"""For how long jobs of each layout wait for an executor that is not heard of; 0 for ever."""
 _BODIES: Final = tuple(
     json.dumps([{"kind": kind} for kind in kinds], separators=(",", ":")).encode() for kinds in _LAYOUTS
 )
@@ -87,7 +90,8 @@ class WorldPlan:
     exit_code: Int32s
     """Exit code of the first pod, the others succeed; 0 is success."""
     layout: Int32s
-    """0: one pod; 1: a config map and a pod; 2: two pods; 3: a config map and three pods."""
+    """0: one pod; 1: a config map and a pod; 2: two pods; 3: a config map and three pods; 4: as 1, of a job that waits
+    40 s for an executor that is not heard of."""
     change_requests: tuple[ChangeRequestPlan, ...] = ()
     """ChangeRequests, in order of time."""
     options: JobOptions | None = None
@@ -141,8 +145,12 @@ class JobBook:
         self.has_several_pods = any(len(_POD_PLACES[layout]) > 1 for layout in np.unique(self.plan.layout).tolist())
         self.definitions = {number: c.definition() for number, c in enumerate(self.plan.classes, 1)}
         self.specs = tuple(
-            SpecReference(hash=hashlib.blake2b(body, digest_size=16).digest(), day=_DAY, layout=_layout_json(kinds))
-            for body, kinds in zip(_BODIES, _LAYOUTS, strict=True)
+            SpecReference(
+                hash=hashlib.blake2b(body + b" " * bool(_STOP_AFTER_S[place]), digest_size=16).digest(),
+                day=_DAY,
+                layout=_layout_json(_LAYOUTS[place], _STOP_AFTER_S[place]),
+            )
+            for place, body in enumerate(_BODIES)
         )
 
     def index(self, handle: int) -> int:
@@ -160,6 +168,10 @@ class JobBook:
     def kinds_of(self, handle: int) -> tuple[str, ...]:
         """Return the kinds of the objects of a job's bag in order."""
         return _LAYOUTS[self.plan.layout[self.index(handle)]]
+
+    def stop_after_s(self, handle: int) -> float:
+        """Return for how long a job waits for an executor that is not heard of, seconds; 0 for ever."""
+        return _STOP_AFTER_S[self.plan.layout[self.index(handle)]]
 
     def class_of(self, handle: int) -> int:
         """Return the index of a job's class."""
@@ -262,6 +274,7 @@ class JobBook:
         )
 
 
-def _layout_json(kinds: tuple[str, ...]) -> bytes:
+def _layout_json(kinds: tuple[str, ...], stop_after_s: float) -> bytes:
     """Return a layout as it travels."""
-    return ("[" + ",".join(f'["{kind}","o{place}"]' for place, kind in enumerate(kinds)) + "]").encode()
+    layout = ("[" + ",".join(f'["{kind}","o{place}"]' for place, kind in enumerate(kinds)) + "]").encode()
+    return with_rules(layout, RetryRules(stop_after_s=stop_after_s)) if stop_after_s else layout

@@ -163,6 +163,10 @@ class FaultSettings:
     sampler's session with the next leader."""
     label_thefts: int = 0
     """Executors killed, and before their successors start, the labels taken from half of the pods that run."""
+    executor_isolations: int = 0
+    """Executors cut off from everybody but their clusters, without a successor."""
+    isolation_s: Range = (10.0, 300.0)
+    """For how long."""
     repeat_ratio: float = 0.05
     """Share of the repeatable messages, and of the calls to clusters, that arrive twice."""
     call_loss_ratio: float = 0.05

@@ -11,13 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
+import numpy as np
 import pytest
 
 from argosy_core.errors import NotFound
 from argosy_core.job.members import ordinal_of
+from argosy_core.job.stop_note import with_stop_note
 from argosy_kube.port import (
     Change,
     Cluster,
@@ -199,6 +202,17 @@ class ClusterContract:
         assert bool(second.existing_ours_column[0])
         assert (second.existing_handle_column[0], second.existing_ordinal_column[0]) == (11, 2)
         assert len(await cluster.list_objects(Selector.OURS)) == 2
+
+    async def test_pods_tell_how_long_they_may_stay_without_a_leader(self, lab: ClusterLab) -> None:
+        """An annotation of the job's; whoever lists knows it of pods that it has not made."""
+        cluster = lab.open("one")
+        batch = replace(make_create_batch([(11, 1)]), metadata=(with_stop_note(b"", 90.0),))
+        batch = replace(batch, metadata_column=np.zeros_like(batch.metadata_column))
+        await cluster.create_objects(batch)
+        await cluster.create_objects(make_create_batch([(12, 1)]))
+        listed = await cluster.list_objects(Selector.OURS)
+        runs = [item.run for item in read_events(listed)]
+        assert listed.stop_after_s == {runs.index((11, 1, 0)): 90.0}
 
     async def test_create_takes_another_attempt_beside_the_first(self, lab: ClusterLab) -> None:
         """Attempts have names of their own, so a retry does not meet the pod it replaces."""

@@ -46,8 +46,8 @@ RETRY_LAYOUT = with_rules(
     ),
 )
 """One pod, three failed runs, and two if the last failed by its exit code; 60 s and then 100 s between them."""
-LOST_LAYOUT = with_rules(POD_LAYOUT, RetryRules(replace_after_s=300.0))
-"""One pod, whose run counts as lost when its node was not heard of for 300 s."""
+LOST_LAYOUT = with_rules(POD_LAYOUT, RetryRules(replace_after_s=300.0, stop_after_s=300.0))
+"""One pod, whose run counts as lost when its node or executor was not heard of for 300 s."""
 LAYOUTS = (POD_LAYOUT, BAG_LAYOUT, RETRY_LAYOUT, LOST_LAYOUT)
 """All, by their index in a plan."""
 _MOST_CLASSES = 100

@@ -63,6 +63,9 @@ def observations(events: ObjectEvents) -> Observations:
             # The core gives up pods that wait for too long.
             failures[place] = waiting_failure_of(reason)
             messages[place] = texts.index(describe_wait(reason, detail))
+    stops: dict[int, float] = {}
+    if events.stop_after_s:
+        stops = {to: events.stop_after_s[at] for to, at in enumerate(rows.tolist()) if at in events.stop_after_s}
     return Observations(
         gone_column=take(events.change_column) == _DELETED,
         handle_column=take(events.handle_column).astype(np.int64),
@@ -78,6 +81,7 @@ def observations(events: ObjectEvents) -> Observations:
         kinds=events.kinds,
         texts=texts.all(),
         unlistable_kinds=events.unlistable_kinds,
+        stop_after_s=stops,
     )
 
 

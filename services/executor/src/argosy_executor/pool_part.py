@@ -45,7 +45,7 @@ from argosy_executor.cluster_codec import (
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.create_traces import create_traces
 from argosy_executor.log_archive import LogArchive
-from argosy_executor.session import LeaderSession, SessionPorts
+from argosy_executor.session import LeaderSession, SessionPorts, read_clock
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Caller
 from argosy_runtime.logs import get_logger
@@ -101,7 +101,7 @@ class PoolPart:
         """What is known; others read it only."""
         self.is_fenced = True
         """Whether it may not act now."""
-        self._fence = Fence()
+        self._fence = Fence(read_clock().monotonic_s)
         self._framework = config.make_framework()
         self._faults = FaultReporter(self._framework, config.cluster, log=self._log, monotonic=time.monotonic)
         self._news = asyncio.Event()
@@ -162,7 +162,8 @@ class PoolPart:
                 self._show()
                 if self._calls[0].locked() or self._calls[1].locked():
                     continue
-                actions = self.reconciler.next_actions(now, may_act=may_act)
+                silent_s = self._fence.silent_s(now.monotonic_s)
+                actions = self.reconciler.next_actions(now, may_act=may_act, silent_s=silent_s)
                 self._ports.observed.set()
                 if actions.creates is not None:
                     await self._calls[0].acquire()

@@ -4,7 +4,7 @@ What is not said is as the installation's settings are: failures that are not th
 were lost) are tried again until `max_runs` runs have failed, all others end the job. Rules belong to a spec and travel
 with its layout, as its last element, so jobs without any cost nothing.
 
-Source: design section 3, "retry policy", "node_lost".
+Source: design section 3, "retry policy", "node_lost", "executor_lost".
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ class RetryRules:
     """Longest back-off, seconds."""
     replace_after_s: float = 0.0
     """After how long on a node that is not heard of a run counts as lost, seconds; 0 for never."""
+    stop_after_s: float = 0.0
+    """After how long without a leader its executor stops a run, seconds, and a while later the leader counts a run as
+    lost whose executor was not heard of; 0 for never."""
 
     def limit(self, kind: int, max_runs: int) -> int:
         """Return how many failed runs end a job whose last one failed in this way.

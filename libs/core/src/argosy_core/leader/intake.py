@@ -51,6 +51,7 @@ from argosy_core.scheduler import (
     remove_queues,
     set_queues,
     settle_missing,
+    silent_states,
     take_change_requests,
     take_jobs,
     take_states,
@@ -341,7 +342,7 @@ class Intake:
         reported, self.inbox = self.inbox, []
         failed, self._failed = self._failed, []
         term = self._term
-        unheard = unheard_states(term.state, term.now.db_s)
+        unheard = unheard_states(term.state, term.now.db_s) + silent_states(term.state, term.now.db_s)
         if not reported and not failed and not unheard:
             return reported, ()
         reports = [(states.session.cluster, states.columns) for states in reported] + unheard

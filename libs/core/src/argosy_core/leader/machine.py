@@ -301,8 +301,12 @@ class LeaderMachine:
                 self._cycle.follow(ready)
 
     def _lose(self, event: SessionLost) -> None:
-        if self._sessions.leave(event.session, event.kept_s) and event.session.role is Role.SAMPLER:
+        if not self._sessions.leave(event.session, event.kept_s):
+            return
+        if event.session.role is Role.SAMPLER:
             self._cycle.requests.lose(event.session.cluster)
+        else:
+            self._cycle.note_news()  # runs there may have to be given up a while later
 
     def _take_sample(self, event: SampleAnswered) -> None:
         self._sessions.note_contact(event.session)

@@ -112,6 +112,7 @@ class ClusterSessions:
             self._silent_from_s.pop(session.cluster, None)
             self._heard_s[session.cluster] = self._term.now.mono_s
             self._show(session.cluster, incarnation=self._incarnation(session.cluster))
+            self._term.state.silence.end(self._term.state.clusters.index(session.cluster))
         return True
 
     def greet(self, event: Bound) -> None:
@@ -159,6 +160,7 @@ class ClusterSessions:
             del self._executors[session.cluster]
             heard_s = self._heard_s.pop(session.cluster, -math.inf)
             self._silent_from_s[session.cluster] = heard_s + self._term.settings.fence_s
+            self._begin_silence(session.cluster)
         return True
 
     def is_live(self, session: Session) -> bool:
@@ -348,6 +350,18 @@ class ClusterSessions:
         for cluster in [cluster for cluster, due_s in self._silent_from_s.items() if due_s <= now_s]:
             del self._silent_from_s[cluster]
             self._show(cluster, incarnation=self._incarnation(cluster))
+
+    def await_executors(self) -> None:
+        """Count from now on how long executors are not heard: before, nobody was there to hear them."""
+        for cluster in self._term.state.clusters.names:
+            if cluster not in self._executors:
+                self._begin_silence(cluster)
+
+    def _begin_silence(self, cluster: str) -> None:
+        """Take note that an executor is not heard from now on; runs there end later than it ends them, if it can."""
+        settings, state = self._term.settings, self._term.state
+        margin_s = max(settings.executor_lost_margin_s, settings.fence_s)
+        state.silence.begin(state.clusters.index(cluster), self._term.now.db_s + margin_s)
 
     def silence_due_s(self) -> float:
         """Return when the next cluster is to be given no more work, monotonic seconds."""

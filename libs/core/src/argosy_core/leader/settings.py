@@ -40,6 +40,8 @@ class MachineSettings:
     """How often it is stored when samplers and executors were last heard."""
     fence_s: float = 15.0
     """For how long a process keeps its session, and a cluster its leases, without its being heard."""
+    executor_lost_margin_s: float = 120.0
+    """How much later than its executor a leader ends a run whose job does not wait for executors that are not heard."""
     count_period_s: float = 1.0
     """How often the numbers of waiting jobs are stored, for the limit at submit."""
     changes_per_round: int = 2000

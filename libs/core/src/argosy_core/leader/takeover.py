@@ -259,6 +259,7 @@ class Takeover:
         self.is_over = True
         self._term.unstored.clear()
         refused = np.concatenate([NOBODY, *self._refused])
+        self._sessions.await_executors()
         self._term.say(Serve())
         self._cycle.end()
         if refused.size:

@@ -8,6 +8,7 @@ Source: design section 5, "Sync"; section 8, "packed arrays".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -109,6 +110,8 @@ class Observations:
     """Messages."""
     unlistable_kinds: tuple[str, ...] = ()
     """Kinds that cannot be listed now, `*.group` for all of a group: that none of them was seen says nothing."""
+    stop_after_s: Mapping[int, float] = field(default_factory=dict)
+    """By place: how long what is there may stay without a leader, of objects that say so; seconds."""
 
     def __len__(self) -> int:
         """Return the number of changes."""
@@ -119,7 +122,10 @@ class Observations:
         if rows.size == len(self):
             return self
         columns = {name: getattr(self, name)[rows] for name in self.__slots__ if name.endswith("_column")}
-        return replace(self, **columns)
+        notes: dict[int, float] = {}
+        if self.stop_after_s:
+            notes = {to: self.stop_after_s[at] for to, at in enumerate(rows.tolist()) if at in self.stop_after_s}
+        return replace(self, stop_after_s=notes, **columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,14 @@ Source: design section 5, "Fencing executors"; section 7, invariants 1 and 9.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-__all__ = ["SETTLE_MARGIN_S", "Fence", "settle_time_s"]
+__all__ = ["FIRST_CONTACT_S", "SETTLE_MARGIN_S", "Fence", "settle_time_s"]
+
+FIRST_CONTACT_S: Final = 30.0
+"""How long an executor that was just started looks for a leader before it takes its predecessor to have been cut off
+for ever: nothing tells since when that was. Well below the leader's `executor_lost_margin_s`."""
 
 SETTLE_MARGIN_S: Final = 5.0
 """Added to what can be counted: a leader that was replaced may confirm for so long what it should not, seconds."""
@@ -31,12 +36,17 @@ def settle_time_s(welcomed_at_s: float, *, fence_s: float, call_timeout_s: float
 
 
 class Fence:
-    """Says whether the session was confirmed recently enough to act."""
+    """Says whether the session was confirmed recently enough to act.
 
-    __slots__ = ("_confirmed_at_s", "_fence_s")
+    Args:
+        started_at_s: When the process began to look for a leader, monotonic seconds.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_confirmed_at_s", "_fence_s", "_started_at_s")
+
+    def __init__(self, started_at_s: float = 0.0) -> None:
         """Begin without a session: acting is not allowed."""
+        self._started_at_s = started_at_s
         self._fence_s = 0.0
         self._confirmed_at_s: float | None = None
 
@@ -68,3 +78,12 @@ class Fence:
     def may_act(self, now_s: float) -> bool:
         """Return whether the cluster may be touched now."""
         return self._confirmed_at_s is not None and now_s < self._confirmed_at_s + self._fence_s
+
+    def silent_s(self, now_s: float) -> float:
+        """Return for how long no leader has vouched for this executor, seconds.
+
+        A process that has never been welcomed cannot know; after `FIRST_CONTACT_S` it takes it for infinite.
+        """
+        if self._confirmed_at_s is not None:
+            return now_s - self._confirmed_at_s
+        return math.inf if now_s >= self._started_at_s + FIRST_CONTACT_S else 0.0

@@ -1,4 +1,4 @@
-"""Taking the leader's rows into the table.
+"""Taking into the table what is new in it: the leader's rows and stops, and objects that are seen first.
 
 Source: design section 5, "Sync": "rows it does not have come down with each spec sent once".
 """
@@ -14,12 +14,12 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.kinds import kind_name
 from argosy_core.job.members import Members
-from argosy_core.reconcile.columns import RunRows
+from argosy_core.reconcile.columns import Observations, RunRows
 from argosy_core.reconcile.kind_table import POD_KIND
 from argosy_core.reconcile.machine import Phase
 from argosy_core.reconcile.object_table import ObjectTable, Stop
 
-__all__ = ["TakenRows", "add_rows", "kinds_of_body"]
+__all__ = ["TakenRows", "add_rows", "find_or_add", "kinds_of_body", "mark_stopped"]
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -175,3 +175,39 @@ def _complete(
     slots = table.slots_of(key)
     table.has_row[slots] = True
     return slots
+
+
+def mark_stopped(table: ObjectTable, members: Members) -> Int64Array:
+    """Mark the objects of members of runs as not wanted, unknown ones included; return their slots."""
+    members = members.distinct()
+    slots = table.index.lookup(*members.columns)
+    is_single = (slots >= 0) & ~table.is_bag[slots]
+    bags = [table.bags.get(key) for key in members[~is_single].pairs()]
+    unknown = members[~is_single][np.array([bag is None for bag in bags], dtype=np.bool_)]
+    added = table.add(unknown)
+    table.index.insert(*unknown.columns, slots=added.astype(np.int32))
+    in_bags = np.array([slot for bag in bags if bag for slot in bag if slot >= 0], dtype=np.int64)
+    touched = np.concatenate([slots[is_single].astype(np.int64), in_bags, added])
+    table.stop[touched] = np.maximum(table.stop[touched], int(Stop.WANTED))
+    return touched
+
+
+def find_or_add(table: ObjectTable, member: Members, observed: Observations, place: int) -> int:
+    """Return the slot of an object that was not known when its batch came; -1 if it is gone already."""
+    position = int(observed.object_column[place])
+    (key,) = member.pairs()
+    found = int(table.find(member, observed.object_column[place : place + 1])[0])
+    if found >= 0 or observed.gone_column[place]:
+        return found
+    kinds = table.kind_numbers([observed.kinds[observed.kind_column[place]]])
+    slot = int(table.add(member, positions=position, kinds=kinds)[0])
+    siblings = np.array(table.slots_of(key), dtype=np.int64)
+    if siblings.size or position:
+        table.put_in_bag(key, position, slot)
+        end = int(table.end_states(siblings, 0).max(initial=0))
+        if end:
+            table.trouble(slot).end_state = end
+        table.stop[slot] = min(int(table.stop[siblings].max(initial=0)), int(Stop.WANTED))
+    else:
+        table.index.insert(*member.columns, slots=np.array([slot], dtype=np.int32))
+    return slot

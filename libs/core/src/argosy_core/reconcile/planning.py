@@ -22,7 +22,7 @@ from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
 from argosy_core.reconcile.machine import Phase
 from argosy_core.reconcile.object_table import ObjectTable
 
-__all__ = ["Plan", "plan_runs"]
+__all__ = ["Plan", "keep_causes", "plan_runs"]
 
 BoolArray = npt.NDArray[np.bool_]
 Int8Array = npt.NDArray[np.int8]
@@ -139,3 +139,10 @@ def plan_runs(table: ObjectTable, slots: Int64Array, *, now_s: float) -> Plan:
         succeed=slots[is_done & ~is_pod & ~has_ended],
         forget=slots[runs.all_of(is_gone & is_stored)],
     )
+
+
+def keep_causes(table: ObjectTable, plan: Plan) -> None:
+    """Let what is deleted for something that befell its run end in the state of that."""
+    for place in np.flatnonzero(plan.delete_ends).tolist():
+        record = table.trouble(int(plan.delete[place]))
+        record.end_state = record.end_state or int(plan.delete_ends[place])

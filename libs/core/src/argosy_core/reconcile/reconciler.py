@@ -49,14 +49,15 @@ from argosy_core.reconcile.columns import (
     ReportBatch,
     RunRows,
 )
+from argosy_core.reconcile.cut_off import CutOff
 from argosy_core.reconcile.endings import Endings
 from argosy_core.reconcile.fence import SETTLE_MARGIN_S
-from argosy_core.reconcile.intake import add_rows
+from argosy_core.reconcile.intake import add_rows, find_or_add, mark_stopped
 from argosy_core.reconcile.invariants import check_table
 from argosy_core.reconcile.machine import Action, Event, Phase
 from argosy_core.reconcile.member_rows import with_member_bags
 from argosy_core.reconcile.object_table import ObjectTable, Stop, distinct
-from argosy_core.reconcile.planning import Plan, plan_runs
+from argosy_core.reconcile.planning import Plan, keep_causes, plan_runs
 from argosy_core.reconcile.reports import ReportQueue
 from argosy_core.reconcile.retries import retry_later
 from argosy_core.reconcile.search import Search
@@ -112,6 +113,7 @@ class Reconciler:
         self._waiting = Waiting(self._table, timeouts or StartTimeouts())
         self._order = StartOrder(self._table)
         self._reports = ReportQueue(self._table)
+        self._cut_off = CutOff(self._table)
         self._ready: list[Int64Array] = []
         self._endings = Endings(
             self._table,
@@ -164,6 +166,7 @@ class Reconciler:
         """Take runs that the leader wants; rows that are already here change nothing."""
         taken, table = add_rows(self._table, with_member_bags(rows)), self._table
         self._ready.append(taken.slots)
+        self._cut_off.note_rows(rows)
         # The run was seen, so what is missing was lost, unless neither the listing nor the watch has shown it yet.
         is_unlistable = table.are_unlistable(taken.missing)
         self._take_made(taken.missing[is_unlistable], now)  # it was there before the pod that was seen
@@ -186,17 +189,7 @@ class Reconciler:
 
     def take_stops(self, members: Members) -> None:
         """Take members of runs whose objects shall not be; one of which nothing is known ends as cancelled."""
-        table, members = self._table, members.distinct()
-        slots = table.index.lookup(*members.columns)
-        is_single = (slots >= 0) & ~table.is_bag[slots]
-        bags = [table.bags.get(key) for key in members[~is_single].pairs()]
-        unknown = members[~is_single][np.array([bag is None for bag in bags], dtype=np.bool_)]
-        added = table.add(unknown)
-        table.index.insert(*unknown.columns, slots=added.astype(np.int32))
-        in_bags = np.array([slot for bag in bags if bag for slot in bag if slot >= 0], dtype=np.int64)
-        touched = np.concatenate([slots[is_single].astype(np.int64), in_bags, added])
-        table.stop[touched] = np.maximum(table.stop[touched], _WANTED)
-        self._ready.append(touched)
+        self._ready.append(mark_stopped(self._table, members))
 
     # --- what the cluster shows --------------------------------------------------------------------------------------
 
@@ -204,12 +197,13 @@ class Reconciler:
         """Take changes of our objects, late and repeated ones included; return the slots they were about."""
         table = self._table
         table.kinds.unlistable = observed.unlistable_kinds
+        self._cut_off.note_seen(observed)
         if not len(observed):
             return _NONE
         members = Members(observed.handle_column, observed.ordinal_column)
         slots = table.find(members, observed.object_column)
         for place in np.flatnonzero(slots < 0).tolist():
-            slots[place] = self._find_or_add(members[place : place + 1], observed, place)
+            slots[place] = find_or_add(table, members[place : place + 1], observed, place)
         places = np.flatnonzero(slots >= 0)
         while places.size:
             if distinct(slots[places]).size == places.size:
@@ -256,26 +250,6 @@ class Reconciler:
             self._ready.append(slots)
             slots = slots[is_unlistable]
         retry_later(self._table, self._timers, slots, now.monotonic_s)
-
-    def _find_or_add(self, member: Members, observed: Observations, place: int) -> int:
-        """Return the slot of an object that was not known when its batch came; -1 if it is gone already."""
-        table, position = self._table, int(observed.object_column[place])
-        (key,) = member.pairs()
-        found = int(table.find(member, observed.object_column[place : place + 1])[0])
-        if found >= 0 or observed.gone_column[place]:
-            return found
-        kinds = table.kind_numbers([observed.kinds[observed.kind_column[place]]])
-        slot = int(table.add(member, positions=position, kinds=kinds)[0])
-        siblings = np.array(table.slots_of(key), dtype=np.int64)
-        if siblings.size or position:
-            table.put_in_bag(key, position, slot)
-            end = int(table.end_states(siblings, 0).max(initial=0))
-            if end:
-                table.trouble(slot).end_state = end
-            table.stop[slot] = min(int(table.stop[siblings].max(initial=0)), _WANTED)
-        else:
-            table.index.insert(*member.columns, slots=np.array([slot], dtype=np.int32))
-        return slot
 
     def _apply(self, slots: Int64Array, places: Int64Array, observed: Observations, now: Instant) -> None:
         """Take one change for each of some distinct objects."""
@@ -431,15 +405,24 @@ class Reconciler:
         """Return when something is to be looked at again by itself, monotonic seconds, or None."""
         return self._timers.next_s()
 
-    def next_actions(self, now: Instant, *, may_act: bool) -> Actions:
+    @property
+    def stops_when_cut_off(self) -> bool:
+        """Whether runs are known that are stopped when no leader is heard for long."""
+        return len(self._cut_off) > 0
+
+    def next_actions(self, now: Instant, *, may_act: bool, silent_s: float = 0.0) -> Actions:
         """Return what to do to the cluster now; each action is given out once, until its answer comes.
 
         Args:
             now: The present.
-            may_act: Whether the session was confirmed recently enough. If not, nothing is given out, and what is due
-                stays due.
+            may_act: Whether the session was confirmed recently enough. If not, nothing is given out but deletions of
+                runs that may not stay without a leader for so long, and what is due stays due.
+            silent_s: For how long no leader was heard, seconds.
         """
         table, now_s = self._table, now.monotonic_s
+        overdue, overdue_slots = self._cut_off.overdue(silent_s)
+        if overdue_slots.size:
+            self.take_stops(overdue)
         self._ready += self._timers.take(now_s)
         self._ready += self._waiting.sweep(now_s)
         self._ready[:] = [slots for slots in self._ready if slots.size]
@@ -447,7 +430,9 @@ class Reconciler:
             return _NOTHING
         slots = distinct(np.concatenate([_NONE, *self._ready]))
         self._ready[:] = [] if may_act else [slots]
-        if not may_act or (not slots.size and self._search.is_empty):
+        if not may_act:
+            return self._stop_overdue(overdue_slots, now_s, silent_s)
+        if not slots.size and self._search.is_empty:
             return _NOTHING
         slots = self._order.with_held(slots[table.phase[slots] != Phase.FREE])
         self._waiting.give_up(slots, now_s)
@@ -458,13 +443,30 @@ class Reconciler:
         lookups = self._search.take(MAX_ACTION_COUNT)
         table.transit(creates, Event.CREATE)
         table.calls_until_s[creates] = now_s + self._call_bound_s
-        table.transit(deletes, Event.DELETE)
-        table.stop[deletes] = _SENT
         return Actions(
             creates=build_creates(table, creates) if creates.size else None,
-            deletes=build_deletes(table, deletes) if deletes.size else None,
+            deletes=self._send_deletes(deletes),
             lookups=lookups,
         )
+
+    def _stop_overdue(self, slots: Int64Array, now_s: float, silent_s: float) -> Actions:
+        """Return the deletions of objects that may not stay without a leader for so long."""
+        if not slots.size:
+            return _NOTHING
+        plan = plan_runs(self._table, slots, now_s=now_s)
+        keep_causes(self._table, plan)
+        for slot in plan.delete.tolist():
+            record = self._table.trouble(slot)
+            record.message = record.message or f"no leader was heard for {silent_s:.0f} s"
+        return Actions(creates=None, deletes=self._send_deletes(self._cut(plan.delete)))
+
+    def _send_deletes(self, slots: Int64Array) -> Deletes | None:
+        """Return the deletions of objects, which are under way from now on; None for none."""
+        if not slots.size:
+            return None
+        self._table.transit(slots, Event.DELETE)
+        self._table.stop[slots] = _SENT
+        return build_deletes(self._table, slots)
 
     def _cut(self, slots: Int64Array) -> Int64Array:
         """Return as many slots as are given out at once; the others wait for the next step."""
@@ -475,9 +477,7 @@ class Reconciler:
     def _carry_out(self, plan: Plan, now: Instant) -> Int64Array:
         """Do what of a plan needs no call; return what is to be deleted."""
         table, settling = self._table, self._settling
-        for place in np.flatnonzero(plan.delete_ends).tolist():
-            record = table.trouble(int(plan.delete[place]))
-            record.end_state = record.end_state or int(plan.delete_ends[place])
+        keep_causes(table, plan)
         if plan.succeed.size:
             states = np.full(plan.succeed.size, _SUCCEEDED, np.int8)
             self._endings.note(plan.succeed, states, np.full(plan.succeed.size, now.wall_us, np.int64), now)

@@ -125,7 +125,7 @@ from argosy_core.scheduler.messages import (
     SpecReference,
     StateColumns,
 )
-from argosy_core.scheduler.outcomes import failed_states, forget_cluster, take_states, unheard_states
+from argosy_core.scheduler.outcomes import failed_states, forget_cluster, silent_states, take_states, unheard_states
 from argosy_core.scheduler.outlook import QueueBefore, QueueStanding, StartBand
 from argosy_core.scheduler.plan import lease_columns
 from argosy_core.scheduler.preempting import preempt
@@ -240,6 +240,7 @@ __all__ = [
     "set_queues",
     "settle_missing",
     "shares",
+    "silent_states",
     "standings",
     "take_change_requests",
     "take_held_amounts",

@@ -13,6 +13,7 @@ from argosy_core.job.live import CANCEL_REQUESTED, HELD, IN_FLIGHT, LiveMembers
 from argosy_core.job.members import Members, member_of
 from argosy_core.job.naming import object_label, run_suffixes
 from argosy_core.job.rows import NewObjects, NewRuns
+from argosy_core.job.stop_note import with_stop_note
 from argosy_core.scheduler.codes import (
     EVENT_CANCELLED,
     EVENT_FAILED,
@@ -26,6 +27,7 @@ from argosy_core.scheduler.codes import (
 from argosy_core.scheduler.effects import ExecutorRows, LeaseEffects, LeasePlan, RefusedEffects
 from argosy_core.scheduler.events import Detail, EventBuffer
 from argosy_core.scheduler.messages import ClusterRuns, SpecReference
+from argosy_core.scheduler.retrying import rules_of
 from argosy_core.scheduler.rows import Texts, job_ends, job_updates, runs_by_cluster
 from argosy_core.scheduler.state import PoolState
 
@@ -289,6 +291,8 @@ def executor_rows(state: PoolState, cluster: int, held: LiveMembers) -> Executor
     texts, text = distinct(metadata[has])
     metadata_index = np.full(slots.size, -1, dtype=np.int32)
     metadata_index[has] = text
+    metadata_texts = tuple(live.metadata_texts.value(index) for index in texts.tolist())
+    metadata_index, metadata_texts = _with_stop_notes(state, slots, metadata_index, metadata_texts)
     names = state.clusters.nodes[cluster].names
     references = [live.specs.reference(index) for index in specs.tolist()]
     return ExecutorRows(
@@ -302,7 +306,7 @@ def executor_rows(state: PoolState, cluster: int, held: LiveMembers) -> Executor
         node=node.astype(np.int32),
         nodes=tuple(names[index] for index in nodes.tolist()),
         metadata_index=metadata_index,
-        metadata=tuple(live.metadata_texts.value(index) for index in texts.tolist()),
+        metadata=metadata_texts,
         owner=owner.astype(np.int32),
         owners=tuple(
             (queues.names[queues.ids.find(int(job_sets.queue_id[index])) or 0], job_sets.names[index])
@@ -310,3 +314,16 @@ def executor_rows(state: PoolState, cluster: int, held: LiveMembers) -> Executor
         ),
         seen=held.state > RUN_LEASED,
     )
+
+
+def _with_stop_notes(
+    state: PoolState, slots: Int32s, index: Int32s, texts: tuple[bytes, ...]
+) -> tuple[Int32s, tuple[bytes, ...]]:
+    """Return metadata of jobs, by index, with the notes of those that are stopped where no leader is heard."""
+    places: dict[bytes, int] = {}
+    noted = index.copy()
+    for place, rules in rules_of(state, slots):
+        if rules.stop_after_s:
+            text = with_stop_note(texts[index[place]] if index[place] >= 0 else b"", rules.stop_after_s)
+            noted[place] = places.setdefault(text, len(texts) + len(places))
+    return noted, (*texts, *places)

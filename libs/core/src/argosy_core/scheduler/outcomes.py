@@ -30,11 +30,13 @@ from argosy_core.scheduler.ends import NOTHING_ENDED, finish
 from argosy_core.scheduler.events import EventBuffer
 from argosy_core.scheduler.messages import ClusterRuns, StateColumns, join_states
 from argosy_core.scheduler.progress import Progress
+from argosy_core.scheduler.retrying import rules_of
 from argosy_core.scheduler.rows import object_updates, runs_by_cluster
+from argosy_core.scheduler.silence import LOOK_PERIOD_S
 from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.unheard import next_replacement_s, note_unheard, take_unheard
 
-__all__ = ["failed_states", "forget_cluster", "take_states", "unheard_states"]
+__all__ = ["failed_states", "forget_cluster", "silent_states", "take_states", "unheard_states"]
 
 
 def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], now_s: float) -> StateEffects:
@@ -220,6 +222,31 @@ def unheard_states(state: PoolState, now_s: float) -> list[tuple[str, StateColum
         )
         for cluster in np.unique(clusters).tolist()
     ]
+
+
+def silent_states(state: PoolState, now_s: float) -> list[tuple[str, StateColumns]]:
+    """Return states by cluster as if executors had reported as lost what their jobs do not wait for any longer.
+
+    Complexity: nothing while all executors are heard, O(live jobs) for each cluster that is looked at.
+    """
+    lost: list[tuple[str, StateColumns]] = []
+    live = state.live
+    for cluster, since_s in state.silence.take_due(now_s):
+        slots = live.live_slots()
+        is_there = (live.cluster[slots] == cluster) & (live.run_state[slots] > 0)
+        slots = slots[is_there & ((live.flags[slots] & IN_FLIGHT) == 0)]
+        due_s = np.full(slots.size, np.inf)
+        for place, rules in rules_of(state, slots):
+            due_s[place] = since_s + rules.stop_after_s if rules.stop_after_s else np.inf
+        next_s = float(due_s[due_s > now_s].min(initial=np.inf))
+        again_s = max(now_s, since_s) + LOOK_PERIOD_S if live.specs.has_rules else np.inf
+        state.silence.look_at(cluster, min(next_s, again_s))
+        held = live.live_members(slots[due_s <= now_s])
+        if held.slot.size:
+            text = "its executor was not heard of for as long as the job waits"
+            columns = _every_object(state, held, OBJECT_LOST, failure=FailureKind.NONE, text=text, now_s=now_s)
+            lost.append((state.clusters.names[cluster], columns))
+    return lost
 
 
 def failed_states(state: PoolState, runs: Members, reason: str, now_s: float) -> StateColumns:

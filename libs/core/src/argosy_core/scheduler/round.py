@@ -77,7 +77,8 @@ def next_due_s(state: PoolState, now_s: float) -> float:
 
     Complexity: O(queues) in NumPy.
     """
-    limit_s = min(state.time_limits.next_s(), state.promises.due_s, next_replacement_s(state), state.caps.due_s)
+    lost_s = min(next_replacement_s(state), state.silence.next_s())
+    limit_s = min(state.time_limits.next_s(), state.promises.due_s, state.caps.due_s, lost_s)
     if (
         state.unsent_stops
         or state.explained

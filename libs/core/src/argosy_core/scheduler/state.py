@@ -39,6 +39,7 @@ from argosy_core.scheduler.promised import PromisedStarts
 from argosy_core.scheduler.results import BagFailure, ClassResult, RoundStatistics, Unheard
 from argosy_core.scheduler.run_history import RunHistory
 from argosy_core.scheduler.settings import RoundSettings
+from argosy_core.scheduler.silence import Silence
 from argosy_core.scheduler.tables import ClusterTable, JobSetTable, LiveClasses, QueueTable
 from argosy_core.scheduler.time_limits import TimeLimits
 from argosy_core.scheduler.waits import WaitTable
@@ -101,8 +102,8 @@ class PoolState:
         """By class: whether some cluster could be asked for it when that was last found out."""
         self.wake_count = 0
         """Grows whenever a class may be placed that could not be before."""
-        self.unheard = Unheard()
-        """Runs on nodes that are not heard of and that are to be replaced."""
+        self.unheard, self.silence = Unheard(), Silence()
+        """Runs on nodes, and executors, that are not heard of."""
         self.change_count = 0
         """Grows with everything that may let a round place what the last one could not."""
         self.idle_at = -1

@@ -16,6 +16,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.kinds import kind_name
 from argosy_core.job.requests import effective_request
 from argosy_core.job.scaling import QUEUE_ANNOTATION
+from argosy_core.job.stop_note import STOP_AFTER_ANNOTATION
 from argosy_core.resources import parse_quantity
 from argosy_kube.port import (
     EXIT_CODE_ANNOTATION,
@@ -201,7 +202,9 @@ class RecipeBook:
         run_us = parse_span(notes.get(RUN_TIME_ANNOTATION, _DEFAULT_RUN_TIME))
         delay_us = parse_span(notes.get(START_DELAY_ANNOTATION, "0s"))
         exit_code = _exit_code(notes.get(EXIT_CODE_ANNOTATION, "0"))
-        request = self._requests.intern(_pod_request(spec), scaling_notes(notes))
+        stop_after = notes.get(STOP_AFTER_ANNOTATION)
+        kept = (*scaling_notes(notes), *([(STOP_AFTER_ANNOTATION, stop_after)] if stop_after else ()))
+        request = self._requests.intern(_pod_request(spec), kept)
         return _Recipe(kind, request, exit_code, namespace, *run_us, *delay_us)
 
     def _intern(self, recipe: _Recipe) -> int:

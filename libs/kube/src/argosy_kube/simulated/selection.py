@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from argosy_core.job.scaling import Scaling, read_scaling
+from argosy_core.job.stop_note import STOP_AFTER_ANNOTATION, parse_stop_after
 from argosy_kube.port import Int16Array, Int64Array, ObjectEvents, Selector
 from argosy_kube.simulated.objects import EventBlock, EventColumns
 
@@ -103,7 +104,17 @@ def build_events(columns: EventColumns, tables: Tables, *, installation: int, ve
         version=version,
         scalings=_scalings(columns, tables) if tables.notes else {},
         scaling_notes=tables.notes,
+        stop_after_s=_stops(columns, tables) if tables.notes else {},
     )
+
+
+def _stops(columns: EventColumns, tables: Tables) -> dict[int, float]:
+    """Return by place how long pods may stay without a leader."""
+    texts = {row: dict(notes).get(STOP_AFTER_ANNOTATION) for row, notes in tables.notes.items()}
+    times_s = {row: time_s for row, text in texts.items() if (time_s := parse_stop_after(text))}
+    rows = columns.narrow[:, 3]
+    places = np.flatnonzero(np.isin(rows, np.fromiter(times_s, np.int32))).tolist()
+    return {place: times_s[int(rows[place])] for place in places}
 
 
 def _scalings(columns: EventColumns, tables: Tables) -> dict[int, Scaling]:

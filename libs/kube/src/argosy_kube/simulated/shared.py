@@ -54,14 +54,15 @@ def select_events(events: ObjectEvents, selector: Selector, *, after_version: in
         mask = mask & (events.version_column > after_version)
     if mask.all():
         return events
-    details, scalings = events.details, events.scalings
-    if details or scalings:
+    details, scalings, stops = events.details, events.scalings, events.stop_after_s
+    if details or scalings or stops:
         places = (np.cumsum(mask) - 1).tolist()
         details = {places[place]: detail for place, detail in details.items() if mask[place]}
         scalings = {places[place]: scaling for place, scaling in scalings.items() if mask[place]}
+        stops = {places[place]: time_s for place, time_s in stops.items() if mask[place]}
     # No pod of a simulated cluster has host ports of its own, so there are none to move.
     columns = {name: getattr(events, name)[mask] for name in _COLUMNS}
-    return replace(events, details=details, scalings=scalings, **columns)
+    return replace(events, details=details, scalings=scalings, stop_after_s=stops, **columns)
 
 
 @dataclass(slots=True, eq=False)

@@ -116,7 +116,7 @@ def job_message(record: JobRecord) -> job_pb2.Job:
 
 def _retry_message(rules: RetryRules | None) -> job_pb2.RetryRules | None:
     """Return what a spec says of runs that fail, None for nothing."""
-    if rules is None or replace(rules, replace_after_s=0.0) == RetryRules():
+    if rules is None or replace(rules, replace_after_s=0.0, stop_after_s=0.0) == RetryRules():
         return None
     return job_pb2.RetryRules(
         max_failed_runs=rules.max_failed_runs,
@@ -124,16 +124,19 @@ def _retry_message(rules: RetryRules | None) -> job_pb2.RetryRules | None:
             job_pb2.FailureLimit(kind=job_pb2.FailureKind.Name(kind), max_failed_runs=count)
             for kind, count in rules.by_kind
         ],
-        first_back_off=_span(rules.first_back_off_s),
+        first_back_off=_said(rules.first_back_off_s),
         back_off_factor=rules.back_off_factor,
-        max_back_off=_span(rules.max_back_off_s),
+        max_back_off=_said(rules.max_back_off_s),
     )
 
 
-def _span(seconds: float) -> Duration | None:
-    """Return a time in milliseconds as a Duration; 0 stays unset."""
-    if not seconds:
-        return None
+def _said(seconds: float) -> Duration | None:
+    """Return a time as a Duration; 0 stays unset."""
+    return _span(seconds) if seconds else None
+
+
+def _span(seconds: float) -> Duration:
+    """Return a time in milliseconds as a Duration."""
     message = Duration()
     message.FromMilliseconds(round(1000 * seconds))
     return message
@@ -142,15 +145,21 @@ def _span(seconds: float) -> Duration | None:
 def _spec_message(body: bytes, layout: bytes) -> job_pb2.JobSpec:
     """Return a spec as it was submitted; members' pods without the names of their templates."""
     rules = rules_of(layout)
-    retry, lost = _retry_message(rules), None
+    spec = job_pb2.JobSpec(retry=_retry_message(rules))
     if rules is not None and rules.replace_after_s:
-        lost = job_pb2.NodeLost(replace_after=_span(rules.replace_after_s))
+        spec.node_lost.replace_after.CopyFrom(_span(rules.replace_after_s))
+    if rules is not None and rules.stop_after_s:
+        spec.executor_lost.stop_after.CopyFrom(_span(rules.stop_after_s))
+    spec.MergeFrom(_bag_message(body))
+    return spec
+
+
+def _bag_message(body: bytes) -> job_pb2.JobSpec:
+    """Return the objects of a spec."""
     if not is_of_groups(body):
-        return job_pb2.JobSpec(manifests=split_body(body), retry=retry, node_lost=lost)
+        return job_pb2.JobSpec(manifests=split_body(body))
     others, groups = read_groups(body)
     return job_pb2.JobSpec(
-        retry=retry,
-        node_lost=lost,
         manifests=[json.dumps(manifest, separators=(",", ":")) for manifest in others],
         groups=[
             job_pb2.PodGroup(

@@ -118,7 +118,7 @@ class Submission:
         extras = {
             place: SpecExtras(groups=_groups_of(spec), rules=_rules_of(spec))
             for place, spec in enumerate(request.specs)
-            if spec.groups or spec.HasField("retry") or spec.HasField("node_lost")
+            if spec.groups or _has_rules(spec)
         }
         if extras or not keeps_rules(texts, items) or request.validation not in _VALIDATIONS:
             check_request(request)
@@ -237,7 +237,7 @@ def _groups_of(spec: job_pb2.JobSpec) -> tuple[PodGroup, ...]:
 
 def _rules_of(spec: job_pb2.JobSpec) -> RetryRules | None:
     """Return what a spec says of runs that fail; None for nothing."""
-    if not spec.HasField("retry") and not spec.HasField("node_lost"):
+    if not _has_rules(spec):
         return None
     given = spec.retry
     limits = {FailureKind(one.kind): one.max_failed_runs for one in given.by_kind}
@@ -248,7 +248,13 @@ def _rules_of(spec: job_pb2.JobSpec) -> RetryRules | None:
         back_off_factor=given.back_off_factor,
         max_back_off_s=given.max_back_off.ToMilliseconds() / 1000,
         replace_after_s=spec.node_lost.replace_after.ToMilliseconds() / 1000,
+        stop_after_s=spec.executor_lost.stop_after.ToMilliseconds() / 1000,
     )
+
+
+def _has_rules(spec: job_pb2.JobSpec) -> bool:
+    """Return whether a spec says anything of runs that fail or are lost."""
+    return spec.HasField("retry") or spec.HasField("node_lost") or spec.HasField("executor_lost")
 
 
 def _usable(queues: dict[str, KnownQueue], names: Sequence[str]) -> dict[str, KnownQueue]:

@@ -28,6 +28,9 @@ class LeaderSettings:
     fence_s: float = 15.0
     """How long an executor may act on its cluster after the last confirmation; for as long a process keeps its session,
     and a cluster gets work, without being heard."""
+    executor_lost_margin_s: float = 120.0
+    """How much later than its executor a leader ends a run whose job says `executorLost`: as long as an executor takes
+    to be started again and to find no leader for 30 s, and the grace of pods."""
     keep_finished_s: float = field(default=60.0, metadata={"may_be_zero": True})
     """How long finished pods stay on their cluster, for logs."""
     keep_failed_s: float = field(default=600.0, metadata={"may_be_zero": True})
@@ -84,6 +87,7 @@ class LeaderSettings:
             pre_bind_timeout_s=self.pre_bind_timeout_s,
             contact_period_s=min(self.fence_s / 3, _CONTACT_PERIOD_S),
             fence_s=self.fence_s,
+            executor_lost_margin_s=self.executor_lost_margin_s,
             changes_per_round=self.changes_per_round,
             max_record_bytes=self.max_record_bytes,
         )

@@ -17,6 +17,7 @@ from argosy_core.job.scaling import (
     SWITCH_ANNOTATION,
     UNIT_ANNOTATION,
 )
+from argosy_core.job.stop_note import STOP_AFTER_ANNOTATION
 
 __all__ = [
     "FOUND_KEY",
@@ -67,6 +68,7 @@ class PodNotes(_Part):
     movable: str | None = msgspec.field(default=None, name=MOVABLE_ANNOTATION)
     unit: str | None = msgspec.field(default=None, name=UNIT_ANNOTATION)
     queue: str | None = msgspec.field(default=None, name=QUEUE_ANNOTATION)
+    stop_after: str | None = msgspec.field(default=None, name=STOP_AFTER_ANNOTATION)
 
 
 class Metadata(_Part):

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from argosy_core.job.stop_note import STOP_AFTER_ANNOTATION, parse_stop_after
 from argosy_kube.failure_table import NOT_READY
 from argosy_kube.kubernetes.api.documents import KeyDocument, Metadata, PodDocument
 from argosy_kube.kubernetes.api.resources import PODS, Resource
@@ -125,6 +126,8 @@ class Observer:
             time_us=time_us,
             detail=detail,
         )
+        if time_s := _stop_after_s(pod.metadata):
+            rows.note_stop_after(time_s)
 
     def add_any_pod(self, rows: EventRows, change: Change, pod: PodDocument, *, time_us: int) -> None:
         """Add a pod, whoever owns it, for a reader who counts what pods ask for; nothing is noted of it."""
@@ -269,3 +272,11 @@ def apply_health(events: ObjectEvents, states: NodeStates, lost_reason: int) -> 
     if events.details:
         for place in np.flatnonzero(lost).tolist():
             events.details.pop(place, None)
+
+
+def _stop_after_s(metadata: Metadata) -> float:
+    """Return how long a pod may stay without a leader, seconds; 0 if it does not say."""
+    notes = metadata.annotations
+    if not notes:
+        return 0.0
+    return parse_stop_after(notes.get(STOP_AFTER_ANNOTATION) if isinstance(notes, dict) else notes.stop_after)

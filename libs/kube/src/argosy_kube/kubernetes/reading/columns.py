@@ -92,6 +92,8 @@ class EventRows:
         """Of all rows, by place."""
         self._scalings: dict[int, Scaling] = {}
         """Of all rows, by place."""
+        self._stops: dict[int, float] = {}
+        """Of all rows, by place."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -147,6 +149,10 @@ class EventRows:
         """Note within what the pod of the last row is resized."""
         self._scalings[len(self) - 1] = scaling
 
+    def note_stop_after(self, stop_after_s: float) -> None:
+        """Note how long the pod of the last row may stay without a leader."""
+        self._stops[len(self) - 1] = stop_after_s
+
     def fold(self) -> None:
         """Turn the rows so far into an array, which takes a tenth of the memory; call it after each page of a list."""
         if self._rows:
@@ -176,6 +182,7 @@ class EventRows:
             del self._chunks[mark:], self._chunk_details[mark:]
             self._ports = {place: ports for place, ports in self._ports.items() if place < len(self)}
             self._scalings = {place: scaling for place, scaling in self._scalings.items() if place < len(self)}
+            self._stops = {place: time_s for place, time_s in self._stops.items() if place < len(self)}
             return take
 
         return begin
@@ -187,6 +194,7 @@ class EventRows:
         begin = len(self)
         self._ports.update({begin + place: ports for place, ports in other._ports.items()})
         self._scalings.update({begin + place: scaling for place, scaling in other._scalings.items()})
+        self._stops.update({begin + place: time_s for place, time_s in other._stops.items()})
         self._chunks += other._chunks
         self._chunk_details += other._chunk_details
 
@@ -232,6 +240,7 @@ class EventRows:
             details=details,
             host_ports=dict(self._ports),
             scalings=dict(self._scalings),
+            stop_after_s=dict(self._stops),
         )
 
 

@@ -202,17 +202,25 @@ class NodeLost(_message.Message):
     replace_after: _duration_pb2.Duration
     def __init__(self, replace_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
+class ExecutorLost(_message.Message):
+    __slots__ = ("stop_after",)
+    STOP_AFTER_FIELD_NUMBER: _ClassVar[int]
+    stop_after: _duration_pb2.Duration
+    def __init__(self, stop_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
 class JobSpec(_message.Message):
-    __slots__ = ("manifests", "groups", "retry", "node_lost")
+    __slots__ = ("manifests", "groups", "retry", "node_lost", "executor_lost")
     MANIFESTS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     RETRY_FIELD_NUMBER: _ClassVar[int]
     NODE_LOST_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_LOST_FIELD_NUMBER: _ClassVar[int]
     manifests: _containers.RepeatedScalarFieldContainer[str]
     groups: _containers.RepeatedCompositeFieldContainer[PodGroup]
     retry: RetryRules
     node_lost: NodeLost
-    def __init__(self, manifests: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[PodGroup, _Mapping]]] = ..., retry: _Optional[_Union[RetryRules, _Mapping]] = ..., node_lost: _Optional[_Union[NodeLost, _Mapping]] = ...) -> None: ...
+    executor_lost: ExecutorLost
+    def __init__(self, manifests: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[PodGroup, _Mapping]]] = ..., retry: _Optional[_Union[RetryRules, _Mapping]] = ..., node_lost: _Optional[_Union[NodeLost, _Mapping]] = ..., executor_lost: _Optional[_Union[ExecutorLost, _Mapping]] = ...) -> None: ...
 
 class RunAfter(_message.Message):
     __slots__ = ("job_ids", "until")
