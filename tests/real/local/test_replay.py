@@ -114,7 +114,7 @@ def test_replay_starts_a_mesh_runs_every_job_and_reports(argosy: Program) -> Non
 
 
 def test_demo_runs_a_part_of_its_workload_on_all_of_its_nodes(argosy: Program) -> None:
-    """The demo's own way, with fewer jobs: three clusters, four queues, and a node that dies half way."""
+    """The demo's own way, with fewer jobs: three clusters, five queues, and a node that dies half way."""
     printed = argosy("demo", "--seconds", "10", "--scale", "0.1", "--report", "demo.html", "-o", "json")
 
     report = json.loads(printed)
@@ -122,13 +122,16 @@ def test_demo_runs_a_part_of_its_workload_on_all_of_its_nodes(argosy: Program) -
     assert (report["title"], report["states"]) == ("Argosy demo", {"succeeded": count})
     assert (report["node_count"], report["settings"]["clusters"]) == (48, "3")
     assert sum(queue["finished_count"] for queue in report["queues"]) == count > 100
-    assert {queue["name"] for queue in report["queues"]} == {"research", "service", "flood", "training"}
-    assert {queue["name"] for queue in report["first_come"]["queues"]} == {"research", "service", "flood", "training"}
+    queues = {"spare", "research", "service", "flood", "training"}
+    assert {queue["name"] for queue in report["queues"]} == queues
+    assert {queue["name"] for queue in report["first_come"]["queues"]} == queues
+    assert [one["text"] for one in report["happenings"] if one["kind"] == "gang"]
     check_times(report, count)
     assert any("as if it had died" in note for note in report["notes"])
     page = (argosy.home / "demo.html").read_text()
     assert page.lower().startswith("<!doctype html>")
     assert f"All {count:,} jobs succeeded" in page
+    assert "what ran on each node" in page
     assert list(argosy.temporary.iterdir()) == []
 
 

@@ -57,7 +57,7 @@ def test_training_of_the_demo_grows_to_its_share_while_the_pool_stays_full() -> 
     within_s = 900.0
     workload, nodes = contended(within_s=within_s)
     records, first_come = (simulate(workload, nodes, scheduler=name).records for name in ("flow", "fcfs"))
-    cores = np.array([dict(shape.scheduling_class().requests)["cpu"] / 1000 for shape in workload.shapes])
+    cores = np.array([shape.total()["cpu"] / 1000 for shape in workload.shapes])
     amounts, edges_s = cores[workload.shape] / 384, np.array([0.53, 0.8]) * within_s
     training = workload.queue == [queue.name for queue in workload.queues].index("training")
     all_held, held_by_training = (

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from argosy_cli.exits import ExitCode
 from argosy_core.errors import InvalidRequest
+from argosy_local.demo import ROUND_SETTINGS
+from argosy_local.lost_node import LostNode
 from argosy_local.simulation import simulate
 from argosy_workload.model import JobColumns, Shape, Workload, build_workload, uniform_nodes
 from argosy_workload.records import RunState
@@ -139,7 +142,8 @@ def test_interrupted_simulation_returns_what_has_happened_so_far() -> None:
     """Jobs that would have been submitted later are left out."""
 
     def interrupt(counts: dict[str, int], _elapsed_s: float) -> None:
-        raise KeyboardInterrupt
+        if counts.get("succeeded"):
+            raise KeyboardInterrupt
 
     workload = make_workload(1, submit_s=[10.0 * number for number in range(100)])
     done = simulate(workload, uniform_nodes(NODES), tell=interrupt)
@@ -162,3 +166,45 @@ def test_job_that_fits_nowhere_is_refused() -> None:
     """A world with such a job would never come to rest."""
     with pytest.raises(InvalidRequest, match="fit no node"):
         simulate(make_workload(5), uniform_nodes(NODES))
+
+
+def test_simulated_gang_begins_again_whole_when_a_node_is_lost() -> None:
+    """Its run ends with the node, and all its pods are placed anew on what is left."""
+    jobs = make_workload(4)
+    jobs = replace(jobs, shapes=(replace(jobs.shapes[0], member_count=2),), run_s=np.array([10.0]))
+    nodes = uniform_nodes("3x4cpu,16Gi")
+    first = simulate(jobs, nodes).records.placements
+    lost = LostNode(cluster="cluster-0", node=first[1].node, after_s=5.0)
+
+    records = simulate(jobs, nodes, lost=lost).records
+
+    assert records.state.tolist() == [RunState.SUCCEEDED]
+    runs = {(one.attempt, one.node): one.state for one in records.placements}
+    assert runs[1, lost.node] == "lost"
+    assert {node for attempt, node in runs if attempt > 1} == set(nodes.names) - {lost.node}
+    assert 5.0 < records.leased_s[0] < 10.0 < records.finished_s[0]
+
+
+def test_simulated_promise_is_seen() -> None:
+    """A job of a whole node behind small ones is promised a start by their limits, and the records have it."""
+    columns = JobColumns(
+        submit_s=np.array([0.0, 0.0, 1.0, *np.linspace(1.5, 8.0, 30)]),
+        run_s=np.array([8.0, 8.0, 5.0, *[4.0] * 30]),
+        queue=["alice"] * 33,
+        shape=[Shape.of({"cpu": 1000 * cores}) for cores in (1, 1, 4, *[1] * 30)],
+        client_ids=[str(number) for number in range(33)],
+        estimate_s=np.array([10.0, 10.0, 10.0, *[5.0] * 30]),
+    )
+    jobs = replace(build_workload(columns, source="test"), estimates_are_limits=True)
+
+    records = simulate(jobs, uniform_nodes("1x4cpu,16Gi"), round_settings=ROUND_SETTINGS).records
+
+    (promise,) = [one for one in records.promises if one.row == 2]
+    assert promise.is_firm
+    assert promise.given_s < records.leased_s[2] <= promise.moment_s
+
+
+def test_simulated_demo_loses_a_node(offline: Argosy) -> None:
+    """Wherever it is shown, with the settings of the demo."""
+    report = report_of(offline("simulate", "demo", "--jobs", "40", "-o", "json"))
+    assert any("node-00047 of cluster-2 is taken away" in note for note in report["notes"])

@@ -3,12 +3,28 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
 
-from argosy_client import EventBatch, JobDraft, JobEvent, LastRound, Queue, QueueShare, Shares
+from argosy_client import (
+    EventBatch,
+    Explanation,
+    Job,
+    JobDraft,
+    JobEvent,
+    JobSelector,
+    JobStanding,
+    LastRound,
+    PromisedStart,
+    Queue,
+    QueueShare,
+    Run,
+    Shares,
+)
 from argosy_core.errors import AlreadyExists, BackendUnavailable, InvalidRequest, NotAllowedNow, QuotaExceeded
 from argosy_local import replay as replay_module
 from argosy_local.replay import Replay, ReplayProgress
@@ -30,6 +46,7 @@ class MemoryClient:
         self.calls: list[list[JobDraft]] = []
         self.refusals: list[Exception] = []
         self.answers_late = False
+        self.explained: list[str] = []
         self.is_led = True
         self.events: dict[str, list[JobEvent]] = {}
         self.news = asyncio.Condition()
@@ -48,25 +65,29 @@ class MemoryClient:
         self.calls.append(list(drafts))
         async with self.news:
             for draft in drafts:
-                events = self.events.setdefault(draft.queue, [])
                 for kind in self.life:
-                    events.append(
-                        JobEvent(
-                            number=len(events) + 1,
-                            job_id=draft.client_id,
-                            kind=kind,
-                            time_s=time.time() + 0.001 * LIFE.index(kind) if kind in LIFE else time.time(),
-                            attempt=1,
-                            cluster="c1",
-                            node="n1",
-                            reason="",
-                        )
-                    )
+                    self.happen(draft.client_id, draft.queue, kind)
             self.news.notify_all()
         if self.answers_late:
             for _ in range(20):
                 await asyncio.sleep(0)
         return tuple(draft.client_id for draft in drafts)
+
+    def happen(self, job_id: str, queue: str, kind: str) -> None:
+        """Add an event of a job."""
+        events = self.events.setdefault(queue, [])
+        events.append(
+            JobEvent(
+                number=len(events) + 1,
+                job_id=job_id,
+                kind=kind,
+                time_s=time.time() + 0.001 * LIFE.index(kind) if kind in LIFE else time.time(),
+                attempt=1,
+                cluster="c1",
+                node="n1",
+                reason="",
+            )
+        )
 
     async def watch(self, queue: str, job_set: str) -> AsyncIterator[EventBatch]:
         """Give a queue's events as they come."""
@@ -95,6 +116,30 @@ class MemoryClient:
             totals={"conflicts": 4 + len(self.calls)},
             latencies={},
         )
+
+    async def get_job_stages(self, job_ids: Sequence[str]) -> tuple[dict[str, JobStanding], tuple[str, ...]]:
+        """Let every job that waits have no room; nobody may ask for no job at all."""
+        if not job_ids:
+            raise InvalidRequest("ids: must contain at least 1 item")
+        return {one: JobStanding(id=one, stage="pending", wait_reason="no_room") for one in job_ids}, ()
+
+    async def explain_job(self, job_id: str) -> Explanation:
+        """Promise every job a start on one node, a minute from now."""
+        self.explained.append(job_id)
+        nothing: dict[str, Any] = dict.fromkeys(one.name for one in fields(Explanation))
+        promise = PromisedStart(time=datetime.fromtimestamp(time.time() + 60, UTC), firm=True, node="c1/n7")
+        return Explanation(**{**nothing, "promised_start": promise})
+
+    async def list_jobs(self, selector: JobSelector) -> AsyncIterator[Job]:
+        """Give the jobs of a queue, each with one run of two members, preempted after two seconds."""
+        nothing: dict[str, Any] = dict.fromkeys(one.name for one in fields(Job))
+        run: dict[str, Any] = {**dict.fromkeys(one.name for one in fields(Run)), "attempt": 1, "state": "preempted"}
+        for event in self.events.get(selector.queue, []):
+            if event.kind == "submitted":
+                leased = datetime.fromtimestamp(event.time_s, UTC)
+                times = {"lease_time": leased, "end_time": leased + timedelta(seconds=2)}
+                runs = tuple(Run(**{**run, **times, "member": member, "node": f"n{member}"}) for member in range(2))
+                yield Job(**{**nothing, "id": event.job_id, "runs": runs})
 
     async def get_shares(self, pool: str = "") -> Shares:
         """Have one queue of every pool."""
@@ -270,3 +315,68 @@ async def test_replay_sends_estimates_and_limits_in_real_seconds() -> None:
         await Replay(client, plan(replace(jobs, estimates_are_limits=is_limit)), run_id="r").run()
         sent = [(draft.estimate_s, draft.time_limit_s) for drafts in client.calls for draft in drafts]
         assert sent == [(3, 3 if is_limit else None), (None, None)]
+
+
+async def test_replay_sends_gangs_as_one_group_of_pods_and_lifetimes_in_real_seconds() -> None:
+    """A shape of three pods is a group that begins whole; a lifetime of 0 stays one."""
+    jobs = workload("a", "a")
+    jobs = replace(jobs, shapes=(replace(jobs.shapes[0], member_count=3),), lifetime_s=np.array([0.0, 250.0]))
+    client = MemoryClient()
+
+    await Replay(client, plan(jobs), run_id="r").run()
+
+    first, second = (draft for drafts in client.calls for draft in drafts)
+    assert first.manifests == ()
+    assert [(group.minimum, group.maximum) for group in first.groups] == [(3, 3)]
+    assert (first.lifetime_s, second.lifetime_s) == (0, 3)
+
+
+async def test_replay_asks_why_jobs_wait_and_what_they_are_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reasons are counted by queue; the first jobs without room are asked for a promise, gangs are not."""
+    monkeypatch.setattr(replay_module, "_LOOK_S", 0.01)
+    jobs = workload("a", "a", "a", "a", "b")
+    gang = replace(jobs.shapes[0], member_count=2)
+    jobs = replace(jobs, shapes=(gang, jobs.shapes[0]), shape=np.array([0, 1, 1, 1, 0], dtype=np.int32))
+    client, seen = MemoryClient(life=("submitted",)), asyncio.Event()
+
+    def tell(progress: ReplayProgress) -> None:
+        if progress.reasons == {"a": {"no_room": 4}, "b": {"no_room": 1}}:
+            seen.set()
+
+    one = Replay(client, plan(jobs), run_id="r", tell=tell)
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        running = group.create_task(one.run())
+        await seen.wait()
+        async with client.news:
+            for number, queue in enumerate("aaaab"):
+                client.happen(f"r-{number}", queue, "succeeded")
+            client.news.notify_all()
+        records = await running
+
+    assert set(client.explained) == {"r-1", "r-2"}
+    assert [(one.row, one.is_firm, one.nodes) for one in records.promises] == [(1, True, ("n7",)), (2, True, ("n7",))]
+    assert all(50 < one.moment_s - one.given_s < 70 for one in records.promises)
+
+
+async def test_replay_notes_where_each_run_was() -> None:
+    """All members of every run, with their times on the replay's clock and how they ended."""
+    records = await Replay(MemoryClient(), plan(workload("a", "b")), run_id="r").run()
+
+    assert [(one.row, one.node, one.state) for one in records.placements] == [
+        (0, "n0", "preempted"),
+        (0, "n1", "preempted"),
+        (1, "n0", "preempted"),
+        (1, "n1", "preempted"),
+    ]
+    assert all(0 <= one.lease_s < 60 and one.end_s == pytest.approx(one.lease_s + 2) for one in records.placements)
+
+
+async def test_replay_of_very_many_jobs_is_not_looked_at_so_closely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a number of jobs nobody asks for single ones."""
+    monkeypatch.setattr(replay_module, "MOST_PLACED", 1)
+    client = MemoryClient()
+
+    records = await Replay(client, plan(workload("a", "b")), run_id="r").run()
+
+    assert (client.explained, list(records.placements)) == ([], [])

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,17 @@ def test_jobs_that_fit_no_node_are_left_out_and_counted() -> None:
     assert left.client_ids == ("0", "2")
     assert left.submit_s.tolist() == [0.0, 2.0]
     assert "2 of 4 jobs fit no node, even an empty one, and are left out." in left.notes
+
+
+def test_gangs_that_no_cluster_holds_are_left_out() -> None:
+    """Three nodes of two clusters hold a gang of two, not one of three."""
+    jobs = workload(4, 4)
+    jobs = replace(
+        jobs,
+        shapes=tuple(replace(jobs.shapes[0], member_count=count) for count in (2, 3)),
+        shape=np.array([0, 1], dtype=np.int32),
+    )
+    assert without_impossible(jobs, nodes_of("3x4cpu,8Gi", cluster_count=2)).client_ids == ("0",)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Speed of a replay, and the first-come-first-served baseline it is found with."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_workload.fcfs import simulate_fcfs
-from argosy_workload.model import GPU, JobColumns, NodeModel, NodeSet, Shape, Workload, build_workload
+from argosy_workload.model import GPU, JobColumns, NodeModel, NodeSet, Shape, Workload, build_workload, uniform_nodes
 from argosy_workload.records import RunState
 from argosy_workload.report import build_report
 from argosy_workload.timing import (
@@ -115,8 +116,12 @@ def test_demo_wants_more_than_there_is_and_can_end_in_time(seed: int) -> None:
     assert (len(nodes), nodes.capacity()["cpu"], {queue.name for queue in plan.workload.queues}) == (
         48,
         384_000,
-        {"research", "service", "flood", "training"},
+        {"spare", "research", "service", "flood", "training"},
     )
+    members = np.array([shape.member_count for shape in plan.workload.shapes])[plan.workload.shape]
+    training = plan.workload.queue == [queue.name for queue in plan.workload.queues].index("training")
+    assert set(members[training].tolist()) == {1, 2, 4}
+    assert set(members[~training].tolist()) == {1}
     assert plan.expected_s <= 95
     assert report.fairness.contended_ratio > 0.5
     assert report.fairness.largest_deviation_ratio > 0.1
@@ -191,7 +196,18 @@ def test_fcfs_fails_what_fits_no_empty_node_and_goes_on(samples: type[Any]) -> N
     records = simulate_fcfs(samples.make_workload((0, 10, 64), (1, 10, 1)), samples.make_nodes())
     assert records.state.tolist() == [RunState.FAILED, RunState.SUCCEEDED]
     assert np.isnan(records.running_s[0])
-    assert "1 jobs fit no node" in records.notes[-1]
+    assert "1 jobs do not fit, even while all nodes are empty" in records.notes[-1]
+
+
+def test_fcfs_begins_all_pods_of_a_gang_at_once_in_one_cluster(samples: type[Any]) -> None:
+    """Two nodes of two clusters are free, but not two of one; the third job waits behind the gang."""
+    workload = samples.make_workload((0, 10, 4), (0, 20, 4), (1, 5, 4), (2, 5, 1))
+    gang = replace(workload.shapes[0], member_count=2)
+    workload = replace(
+        workload, shapes=(workload.shapes[0], workload.shapes[1], gang), shape=np.array([0, 0, 2, 1], dtype=np.int32)
+    )
+    records = simulate_fcfs(workload, uniform_nodes("4x4cpu,16Gi", cluster_count=2))
+    np.testing.assert_array_equal(records.running_s, [0, 0, 10, 10])
 
 
 def test_fcfs_refuses_resources_that_no_node_has(samples: type[Any]) -> None:

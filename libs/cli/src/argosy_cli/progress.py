@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -34,6 +35,7 @@ _LINE_PERIOD_S: Final = 5.0
 _BAR_WIDTH: Final = 40
 _DRAWS_PER_SECOND: Final = 8
 _QUEUES_SHOWN: Final = 12
+_NO_REASONS: Final[Mapping[str, Mapping[str, int]]] = {}
 
 
 class CountsDisplay:
@@ -55,6 +57,7 @@ class CountsDisplay:
         self._live: Live | None = None
         self._counts: Mapping[str, int] = {}
         self._queues: Sequence[QueueShare] = ()
+        self._reasons: Mapping[str, Mapping[str, int]] = _NO_REASONS
         self._note = ""
         self._line_due_s = 0.0
 
@@ -78,14 +81,29 @@ class CountsDisplay:
         if self._live is not None:
             self._live.stop()
 
-    def update(self, counts: Mapping[str, int], note: str = "", queues: Sequence[QueueShare] = ()) -> None:
-        """Show other counts, a note behind the title, and on a terminal a table of the queues, heaviest first."""
-        self._counts, self._note = counts, note
+    def update(
+        self,
+        counts: Mapping[str, int],
+        note: str = "",
+        queues: Sequence[QueueShare] = (),
+        reasons: Mapping[str, Mapping[str, int]] = _NO_REASONS,
+    ) -> None:
+        """Show how far it is.
+
+        Args:
+            counts: Jobs by state.
+            note: Stands behind the title.
+            queues: Stand in a table on a terminal, heaviest first.
+            reasons: By queue, how many of its jobs wait for what; on a terminal in the table, elsewhere all together.
+        """
+        self._counts, self._note, self._reasons = counts, note, reasons
         self._queues = sorted(queues, key=lambda queue: (-queue.weight, queue.queue))[:_QUEUES_SHOWN]
         if self._shown and self._live is None and time.monotonic() >= self._line_due_s:
             self._line_due_s = time.monotonic() + self._line_period_s
             shown = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts.get(state))
-            click.echo(f"{self._title}: {shown or 'nothing yet'}{f'; {note}' if note else ''}", err=True)
+            waits = _describe_reasons(sum((Counter(of) for of in reasons.values()), Counter()))
+            rest = "".join(f"; {text}" for text in (note, f"waiting: {waits}" if waits else "") if text)
+            click.echo(f"{self._title}: {shown or 'nothing yet'}{rest}", err=True)
 
     def _drawing(self) -> Any:  # noqa: ANN401 - whatever rich can draw
         from rich.console import Group
@@ -100,22 +118,34 @@ class CountsDisplay:
             width = round(_BAR_WIDTH * count / total)
             bar = Text("━" * width, style=_COLOURS[state]) + Text("─" * (_BAR_WIDTH - width), style="dim")
             grid.add_row(Text(state, style=_COLOURS[state]), bar, Text(f"{count:,}", justify="right"))
-        return Group(grid, _table_of(self._queues)) if self._queues else grid
+        return Group(grid, _table_of(self._queues, self._reasons)) if self._queues else grid
 
 
-def _table_of(queues: Sequence[QueueShare]) -> Table:
-    """Return the queues with what they are entitled to, what they hold, and how many of their jobs wait and run."""
+def _describe_reasons(counts: Mapping[str, int]) -> str:
+    """Return how many jobs wait for what, most first; those that wait for their turn only are left out."""
+    known = sorted((-count, reason.replace("_", " ")) for reason, count in counts.items() if reason)
+    return ", ".join(f"{reason} {-count:,}" for count, reason in known)
+
+
+def _table_of(queues: Sequence[QueueShare], reasons: Mapping[str, Mapping[str, int]]) -> Table:
+    """Return the queues with what they are entitled to, what they hold, how many of their jobs run, wait, and why."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2), header_style="bold")
     table.add_column("queue")
-    for name in ("weight", "entitled", "holds", "flow", "waiting", "running"):
+    for name in ("weight", "entitled", "holds", "flow", "running", "waiting"):
         table.add_column(name, justify="right")
+    table.add_column("for what", no_wrap=True)
     for queue in queues:
         cores = (queue.entitled_cores, queue.usage_cores, queue.flow_cores)
         waiting, running = queue.queued_count + queue.pending_count, queue.leased_count
         table.add_row(
-            queue.queue, f"{queue.weight:g}", *(f"{value:,.0f}" for value in cores), f"{waiting:,}", f"{running:,}"
+            queue.queue,
+            f"{queue.weight:g}",
+            *(f"{value:,.0f}" for value in cores),
+            f"{running:,}",
+            f"{waiting:,}",
+            _describe_reasons(reasons.get(queue.queue, {})),
         )
     table.caption = "entitled, holds and flow in cores"
     return table

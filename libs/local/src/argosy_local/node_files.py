@@ -97,13 +97,13 @@ def cluster_plans(nodes: NodeSet) -> tuple[ClusterPlan, ...]:
 
 def select_jobs(workload: Workload, rows: npt.NDArray[np.intp]) -> Workload:
     """Return some jobs of a workload, in its order; submit times stay."""
-    columns = ("submit_s", "run_s", "queue", "job_set", "shape", "priority", "estimate_s")
+    columns = ("submit_s", "run_s", "queue", "job_set", "shape", "priority", "estimate_s", "lifetime_s")
     chosen = {name: getattr(workload, name)[rows] for name in columns}
     return replace(workload, **chosen, client_ids=tuple(workload.client_ids[row] for row in rows.tolist()))
 
 
 def without_impossible(workload: Workload, nodes: NodeSet) -> Workload:
-    """Return the workload without jobs that fit no node, even an empty one; a note counts them.
+    """Return the workload without jobs that do not fit even while all nodes are empty; a note counts them.
 
     They would wait for ever, and so would a replay that is over when all jobs have ended.
 
@@ -116,7 +116,7 @@ def without_impossible(workload: Workload, nodes: NodeSet) -> Workload:
     amounts, requests = nodes.amounts(axis), workload.requests(axis)
     fits = np.array(
         [
-            bool((nodes.allowed(shape) & (amounts >= request).all(axis=1)).any())
+            _most_pods(nodes, np.where(nodes.allowed(shape)[:, None], amounts, 0), request) >= shape.member_count
             for shape, request in zip(workload.shapes, requests, strict=True)
         ]
     )
@@ -133,6 +133,13 @@ def without_impossible(workload: Workload, nodes: NodeSet) -> Workload:
     return select_jobs(workload, rows).with_notes(
         f"{left_out:,} of {len(workload):,} jobs fit no node, even an empty one, and are left out."
     )
+
+
+def _most_pods(nodes: NodeSet, amounts: npt.NDArray[np.int64], request: npt.NDArray[np.int64]) -> int:
+    """Return how many pods of one kind the empty nodes of one cluster hold at most, by what each of them has."""
+    asked = request > 0
+    pods = (amounts[:, asked] // request[asked]).min(axis=1)
+    return int(np.bincount(nodes.cluster, weights=pods).max())
 
 
 def read_workload(choice: TraceChoice) -> tuple[Workload, NodeSet]:

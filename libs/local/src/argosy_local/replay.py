@@ -12,19 +12,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import numpy as np
 
-from argosy_client import EventBatch, JobDraft, JobEvent, LastRound, Queue, QueueShare, Shares, split_drafts
+from argosy_client import EventBatch, JobDraft, JobEvent, LastRound, PodGroup, Queue, QueueShare, Shares, split_drafts
 from argosy_core.errors import AlreadyExists, ArgosyError, BackendUnavailable, NotAllowedNow, NotFound, QuotaExceeded
 from argosy_local.round_totals import RoundTotals
+from argosy_local.witness import Witness, WitnessClient
 from argosy_workload.manifests import MAX_BATCH_SIZE, Submitter
 from argosy_workload.model import Workload
-from argosy_workload.records import RunRecords, RunState
+from argosy_workload.records import MOST_PLACED, RunRecords, RunState
 from argosy_workload.timing import ReplayPlan
 
 __all__ = ["AWAY_S", "Replay", "ReplayClient", "ReplayProgress"]
@@ -39,7 +40,7 @@ _STALL_S: Final = 180.0
 _TERMINAL: Final = {"succeeded": RunState.SUCCEEDED, "failed": RunState.FAILED, "cancelled": RunState.CANCELLED}
 
 
-class ReplayClient(Protocol):
+class ReplayClient(WitnessClient, Protocol):
     """What a replay asks of a client; `argosy_client.ArgosyClient` has it."""
 
     @property
@@ -82,6 +83,8 @@ class ReplayProgress:
     """Real seconds since its start."""
     shares: tuple[QueueShare, ...] = ()
     """What each queue had when a leader was last asked."""
+    reasons: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By queue, how many of its first jobs waited for what then."""
 
 
 @dataclass(slots=True)
@@ -129,8 +132,11 @@ class Replay:
         self._answer_s = 0.0  # last time that a leader answered
         self._shares: tuple[QueueShare, ...] = ()
         self._over = asyncio.Event()
+        self._witness = Witness(client, plan.workload.are_single())
+        self._is_watched = len(plan.workload) <= MOST_PLACED
         self._manifests = _manifests(plan.workload, (cluster_speed or plan.speed) / plan.speed)
         self._estimate_s = plan.workload.estimates_s(speed=plan.speed).tolist()
+        self._lifetime_s = plan.workload.lifetimes_s(speed=plan.speed).tolist()
         self._queues = [_QueueRun(queue.name) for queue in plan.workload.queues]
         for row, queue in enumerate(plan.workload.queue.tolist()):
             self._queues[queue].rows.append(row)
@@ -164,8 +170,19 @@ class Replay:
         except BaseExceptionGroup as group_error:
             raise _first_error(group_error) from None
         await self._look()
+        await self._tell_apart()
         self.counters["calls repeated"] = self._client.retry_count
         return self.records
+
+    async def _tell_apart(self) -> None:
+        """Note what only the mesh knows of each job: where it was, what it was promised."""
+        if not self._is_watched:
+            return
+        self.records.promises.extend(self._witness.promises.values())
+        for queue in self._queues:
+            rows = queue.row_by_id
+            placed = await self._witness.placements(queue.name, self._run_id, rows, start_s=self._start_s)
+            self.records.placements.extend(placed)
 
     async def _make_queue(self, queue: Queue) -> None:
         try:
@@ -206,15 +223,20 @@ class Replay:
                 sent += len(rows)
 
     def _draft(self, queue: _QueueRun, row: int) -> JobDraft:
+        workload, manifest = self._plan.workload, self._manifests[row]
         estimate_s = self._estimate_s[row] if self._estimate_s[row] >= 0 else None
+        count = workload.shapes[workload.shape[row]].member_count
+        group = PodGroup(name="work", minimum=count, maximum=count, template=manifest, whole_nodes=False)
         return JobDraft(
             queue=queue.name,
             job_set=self._run_id,
-            manifests=(self._manifests[row],),
-            priority=int(self._plan.workload.priority[row]),
+            manifests=(manifest,) if count == 1 else (),
+            groups=() if count == 1 else (group,),
+            priority=int(workload.priority[row]),
             client_id=f"{self._run_id}-{row}",
             estimate_s=estimate_s,
-            time_limit_s=estimate_s if self._plan.workload.estimates_are_limits else None,
+            time_limit_s=estimate_s if workload.estimates_are_limits else None,
+            lifetime_s=self._lifetime_s[row] if self._lifetime_s[row] >= 0 else None,
         )
 
     async def _submit(self, queue: _QueueRun, rows: Sequence[int], part: Sequence[JobDraft]) -> None:
@@ -276,6 +298,7 @@ class Replay:
     async def _observe(self) -> None:
         while not self._over.is_set():
             await self._look()
+            await self._look_at_waiting()
             self._check_stall()
             self._tell(self.progress())
             with suppress(TimeoutError):
@@ -316,6 +339,21 @@ class Replay:
         else:
             self._answer_s = time.time()
 
+    async def _look_at_waiting(self) -> None:
+        """Ask why jobs wait, of a replay that is not too large to be looked at so closely."""
+        if not self._is_watched:
+            return
+        state = self.records.state
+        waiting = {
+            queue.name: [one for one in queue.row_by_id.items() if state[one[1]] == RunState.QUEUED]
+            for queue in self._queues
+        }
+        now_s = time.time() - self._start_s
+        # Watching is no reason to give up: what cannot be had now is asked for with the next look.
+        with suppress(BackendUnavailable, NotFound, TimeoutError):
+            async with asyncio.timeout(_LOOK_S * 4):
+                await self._witness.look(waiting, start_s=self._start_s, now_s=now_s)
+
     def progress(self) -> ReplayProgress:
         """Return how far the replay is."""
         counts = np.bincount(self.records.state[~np.isnan(self.records.acknowledged_s)], minlength=len(RunState) + 1)
@@ -325,6 +363,7 @@ class Replay:
             finished_count=sum(len(queue.finished) for queue in self._queues),
             elapsed_s=time.time() - self._start_s,
             shares=self._shares,
+            reasons=self._witness.reasons,
         )
 
 

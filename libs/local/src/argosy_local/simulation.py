@@ -8,21 +8,26 @@ from __future__ import annotations
 import gc
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.backfill import PromiseKind
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.members import attempt_of
 from argosy_core.job.options import JobOptions
 from argosy_core.job.states import JobState
+from argosy_core.job.states import RunState as RunEnd
 from argosy_core.nodes import NodeSpec
+from argosy_local.lost_node import LostNode
 from argosy_local.node_files import without_impossible
 from argosy_simulation import START_US, JobTimes, World, WorldPlan, WorldSettings
 from argosy_workload.fcfs import simulate_fcfs
 from argosy_workload.model import NodeSet, Workload
-from argosy_workload.records import RunRecords, RunState
+from argosy_workload.records import MOST_PLACED, GivenPromise, Placement, RunRecords, RunState
 
 __all__ = ["SCHEDULERS", "Progress", "Simulated", "simulate"]
 
@@ -30,7 +35,7 @@ SCHEDULERS = ("flow", "fcfs")
 """What decides: the mesh in virtual time, or strict first come, first served."""
 Progress = Callable[[dict[str, int], float], None]
 """Is told the jobs by state and the virtual seconds that have passed."""
-_TELL_STEPS = 1000
+_TELL_STEPS = 100
 _TELL_PERIOD_S = 0.2
 
 
@@ -67,9 +72,10 @@ def simulate(
     nodes: NodeSet,
     *,
     scheduler: str = "flow",
-    job_order: str = "submit",
     seed: int = 0,
     tell: Progress | None = None,
+    round_settings: Mapping[str, Any] | None = None,
+    lost: LostNode | None = None,
 ) -> Simulated:
     """Run a workload in virtual time; if the user interrupts it, return what has happened until then.
 
@@ -77,9 +83,10 @@ def simulate(
         workload: Jobs; each must fit some empty node.
         nodes: Machines.
         scheduler: One of SCHEDULERS.
-        job_order: Order of jobs within a queue, for the mesh: `leader.round.job_order`.
         seed: Source of all chance; first come, first served draws nothing.
         tell: Is told the progress now and then.
+        round_settings: Settings of the mesh's rounds that are not those for traces, by name, as job_order.
+        lost: A node that goes from the mesh with what runs there, and does not come back.
 
     Raises:
         InvalidRequest: No such scheduler, or a job fits no node.
@@ -101,20 +108,26 @@ def simulate(
     if len(without_impossible(workload, nodes)) < len(workload):
         raise InvalidRequest("there are jobs that fit no node; they would wait for ever")
     settings = WorldSettings.for_traces()
-    rounds = replace(settings.leader.round, job_order=job_order)
+    rounds = replace(settings.leader.round, **(round_settings or {}))
     settings = replace(settings, leader=replace(settings.leader, round=rounds))
     world = World(_plan(workload, nodes), seed=seed, settings=settings)
+    if lost is not None:
+        world.lose_node(lost.cluster, lost.node, lost.after_s)
+    witness = _Witness(tell)
     collects = gc.isenabled()
     gc.disable()  # a world makes hardly any cycles, and looking for them takes a tenth of the time
     is_complete = True
     try:
-        result = world.run(tell=None if tell is None else _teller(tell), tell_steps=_TELL_STEPS)
+        result = world.run(tell=witness.look, tell_steps=_TELL_STEPS)
     except KeyboardInterrupt:
         is_complete, result = False, world.result()
     finally:
         if collects:
             gc.enable()
     records = _records(workload, result.times)
+    records.promises.extend(witness.promises.values())
+    if len(workload) <= MOST_PLACED:
+        records.placements.extend(_placements(world))
     totals = world.leaders[-1].machine.state.totals
     promises = {name: count for name, count in sorted(totals.items()) if "promises" in name}
     return Simulated(
@@ -162,12 +175,12 @@ def _plan(workload: Workload, nodes: NodeSet) -> WorldPlan:
 
 
 def _options(workload: Workload) -> JobOptions | None:
-    """Return the estimates of a workload as jobs have them, None if there are none."""
-    if np.isnan(workload.estimate_s).all():
+    """Return the estimates and lifetimes of a workload as jobs have them, None if there are none."""
+    if np.isnan(workload.estimate_s).all() and np.isnan(workload.lifetime_s).all():
         return None
     estimate_s, nothing = workload.estimates_s(), JobOptions.unset(len(workload))
     limit_s = estimate_s if workload.estimates_are_limits else nothing.time_limit_s
-    return replace(nothing, estimate_s=estimate_s, time_limit_s=limit_s)
+    return replace(nothing, estimate_s=estimate_s, time_limit_s=limit_s, lifetime_s=workload.lifetimes_s())
 
 
 def _records(workload: Workload, times: JobTimes) -> RunRecords:
@@ -194,17 +207,52 @@ def _counts(times: JobTimes) -> dict[str, int]:
     return {state.name.lower(): counts[state] for state in JobState if counts[state]}
 
 
-def _teller(tell: Progress) -> Callable[[World], None]:
-    """Return what tells of a world's progress, a few times a second."""
-    due_s = 0.0
+class _Witness:
+    """Looks at a world now and then: tells of its progress, and notes the promises that stand."""
 
-    def tell_now_and_then(world: World) -> None:
-        nonlocal due_s
-        if time.monotonic() >= due_s:
-            due_s = time.monotonic() + _TELL_PERIOD_S
-            tell(_counts(world.times), world.context.agenda.elapsed_s)
+    def __init__(self, tell: Progress | None) -> None:
+        """Have seen nothing."""
+        self._tell = tell
+        self._due_s = 0.0
+        self.promises: dict[int, GivenPromise] = {}
+        """By row, what each job was promised last."""
 
-    return tell_now_and_then
+    def look(self, world: World) -> None:
+        """Look; tell a few times a second."""
+        elapsed_s = world.context.agenda.elapsed_s
+        state = world.leaders[-1].state if world.leaders else None
+        for handle, promise in () if state is None else state.promises.standing.items():
+            row, moment_s = world.context.book.index(handle), promise.moment_s - START_US / 1e6
+            known = self.promises.get(row)
+            if state is not None and (known is None or known.moment_s != moment_s):
+                self.promises[row] = GivenPromise(
+                    row=row,
+                    given_s=elapsed_s,
+                    moment_s=moment_s,
+                    is_firm=promise.kind == PromiseKind.FIRM,
+                    nodes=(state.clusters.nodes[promise.cluster].names[promise.node],),
+                )
+        if self._tell is not None and time.monotonic() >= self._due_s:
+            self._due_s = time.monotonic() + _TELL_PERIOD_S
+            self._tell(_counts(world.times), elapsed_s)
+
+
+def _placements(world: World) -> Iterator[Placement]:
+    """Return where runs were."""
+    for job in world.context.store.jobs.values():
+        for ordinal, run in job.runs.items():
+            times_us = np.array([run.lease_time_us, run.end_time_us])
+            lease_s, end_s = _seconds(times_us).tolist()
+            yield Placement(
+                row=job.index,
+                attempt=attempt_of(ordinal),
+                cluster=run.cluster,
+                node=run.node,
+                lease_s=lease_s,
+                end_s=end_s,
+                state=RunEnd(run.state).name.lower(),
+                reason=run.reason,
+            )
 
 
 def _hash_records(records: RunRecords) -> str:

@@ -8,6 +8,7 @@ Source: design section 5, "Sync"; section 7 (what a cluster does wrong).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -119,7 +120,7 @@ class ClusterActor(Process):
         self._free[spec.name] = {PODS: 110, **spec.total}
 
     def lose_node(self, name: str, away_s: float) -> None:
-        """Let a node disappear with its pods, and come back empty.
+        """Let a node disappear with its pods, and come back empty; never, if it is away for infinitely long.
 
         Pods that have ended stay: a finalizer keeps them until their executor deletes them.
         """
@@ -135,7 +136,8 @@ class ClusterActor(Process):
             self._remove(key)
         for uid in [uid for uid, unmanaged_pod in self._unmanaged_pods.items() if unmanaged_pod.node == name]:
             self._end_unmanaged_pod(uid)
-        self._agenda.after(away_s, self, self._return_node, spec)
+        if away_s < math.inf:
+            self._agenda.after(away_s, self, self._return_node, spec)
 
     def _return_node(self, spec: NodeSpec) -> None:
         self._add_node(spec)

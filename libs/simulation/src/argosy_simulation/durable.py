@@ -71,6 +71,10 @@ class RunRow:
     """What it holds, of what is not as its class says."""
     charge_core_s: int = 0
     """What its run takes of its queue's excess flow budget, core-seconds."""
+    lease_time_us: int = 0
+    """When it was leased."""
+    end_time_us: int = 0
+    """When it ended."""
 
 
 @dataclass(slots=True)
@@ -385,9 +389,10 @@ class DurableStore(Process):
         keys = Members.of(runs.handle, runs.attempt, runs.member)
         counts = Counter(Members.of(objects.handle, objects.attempt, objects.member).pairs())
         charges = np.zeros(len(keys), np.int64) if runs.charge_core_s is None else runs.charge_core_s
-        places = zip(runs.cluster_index.tolist(), runs.node_index.tolist(), charges.tolist(), strict=True)
+        columns = (runs.cluster_index, runs.node_index, charges, runs.lease_time_us)
+        places = zip(*(column.tolist() for column in columns), strict=True)
         is_refused: dict[int, bool] = {}
-        for (handle, ordinal), (cluster, node, charge) in zip(keys.pairs(), places, strict=True):
+        for (handle, ordinal), (cluster, node, charge, lease_us) in zip(keys.pairs(), places, strict=True):
             job, attempt = self.jobs[handle], attempt_of(ordinal)
             if not job.may_run:
                 raise InvariantViolation(f"job {job.index} is leased, and was held ever since its submit")
@@ -396,7 +401,9 @@ class DurableStore(Process):
                 is_refused[handle] = bool(job.state or job.change_request or job.live_attempt or not is_later)
             if not is_refused[handle]:
                 objects_of = [_LEASED] * counts[handle, ordinal]
-                job.runs[ordinal] = RunRow(runs.clusters[cluster], runs.nodes[node], objects_of, charge_core_s=charge)
+                job.runs[ordinal] = RunRow(
+                    runs.clusters[cluster], runs.nodes[node], objects_of, charge_core_s=charge, lease_time_us=lease_us
+                )
                 job.live_attempt = attempt
         return [handle for handle, refused in is_refused.items() if refused]
 
@@ -442,6 +449,7 @@ class DurableStore(Process):
                             f"run {handle}/{ordinal} ends as if it had begun at {start_us}, not {run.start_time_us}"
                         )
                     run.ended, run.state, run.failure, run.exit_code = True, state, failure, exit_code
+                    run.end_time_us = end_us
                     run.reason = updates.reasons[reason] if reason >= 0 else ""
                     if all(other.ended for other in job.members().values()):
                         job.live_attempt = 0

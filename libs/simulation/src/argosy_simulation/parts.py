@@ -5,6 +5,7 @@ Source: design section 2, `simulation`; section 7.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from itertools import pairwise
 
@@ -263,6 +264,15 @@ class WorldParts:
     def _start_beside(self, index: int, old: ExecutorActor) -> None:
         if self.executors[index] is old and not self.clusters[index].dark:
             self.executors[index] = self._start_executor(index)
+
+    def lose_node(self, cluster: str, node: str, after_s: float) -> None:
+        """Let a node go for good after some seconds, with what runs there.
+
+        Raises:
+            KeyError: There is no such cluster.
+        """
+        actor = {one.name: one for one in self.clusters}[cluster]
+        self.context.agenda.after(after_s, self._fate, actor.lose_node, node, math.inf)
 
     # --- clusters that are gone ---------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.classes import MatchExpression, SchedulingClass
+from argosy_core.job.classes import GangGroup, MatchExpression, SchedulingClass
 from argosy_core.resources import CPU, MEMORY, PODS, ResourceAxis, parse_quantity
 
 __all__ = [
@@ -84,24 +84,33 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Shape:
-    """What one pod asks for: equal shapes are one scheduling class."""
+    """What a job asks for: equal shapes are one scheduling class."""
 
     requests: tuple[tuple[str, int], ...]
-    """(resource name, base units), sorted by name, zeros left out."""
+    """(resource name, base units) of one pod, sorted by name, zeros left out."""
     gpu_models: tuple[str, ...] = ()
     """GPU models of which the node must have one, sorted; empty for any node."""
     platform: str = ""
     """`os/architecture` as in `linux/amd64`; empty for any."""
+    member_count: int = 1
+    """Pods that begin together, all in one cluster; several are a gang."""
 
     @staticmethod
-    def of(amounts: Mapping[str, int], *, gpu_models: Iterable[str] = (), platform: str = "") -> Shape:
-        """Return the shape with the given amounts in base units; order and zeros do not matter."""
+    def of(
+        amounts: Mapping[str, int], *, gpu_models: Iterable[str] = (), platform: str = "", member_count: int = 1
+    ) -> Shape:
+        """Return the shape with the given amounts of a pod in base units; order and zeros do not matter."""
         requests = tuple(sorted((name, int(amount)) for name, amount in amounts.items() if amount))
-        return Shape(requests=requests, gpu_models=tuple(sorted(set(gpu_models))), platform=platform)
+        models = tuple(sorted(set(gpu_models)))
+        return Shape(requests=requests, gpu_models=models, platform=platform, member_count=member_count)
 
     def amount(self, resource: str) -> int:
-        """Return base units asked of a resource, 0 if none."""
+        """Return base units that a pod asks of a resource, 0 if none."""
         return dict(self.requests).get(resource, 0)
+
+    def total(self) -> dict[str, int]:
+        """Return what all its pods ask for together, base units by resource name."""
+        return {name: amount * self.member_count for name, amount in self.requests}
 
     def node_selector(self) -> dict[str, str]:
         """Return the node labels that the platform asks for."""
@@ -112,18 +121,21 @@ class Shape:
         return {key: value for key, value in labels.items() if value}
 
     def scheduling_class(self) -> SchedulingClass:
-        """Return the class that pods of this shape belong to."""
+        """Return the class that jobs of this shape belong to."""
         affinity: tuple[tuple[MatchExpression, ...], ...] = ()
         if self.gpu_models:
             affinity = ((MatchExpression(GPU_MODEL_LABEL, "In", self.gpu_models),),)
         system, _, architecture = self.platform.partition("/")
         platforms = ((system, architecture),) if self.platform else ()
-        return SchedulingClass(requests=self.requests, affinity=affinity, platforms=platforms)
+        pod = SchedulingClass(requests=self.requests, affinity=affinity, platforms=platforms)
+        if self.member_count == 1:
+            return pod
+        return SchedulingClass.of_gang([GangGroup(pod=pod, minimum=self.member_count, maximum=self.member_count)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Workload:
-    """Jobs by submit time, one pod each. Columns have one length n and are not to be written to."""
+    """Jobs by submit time. Columns have one length n and are not to be written to."""
 
     source: str
     """Where the jobs come from, for reports."""
@@ -147,6 +159,8 @@ class Workload:
     """(n,) priority within the queue, higher first."""
     estimate_s: FloatArray
     """(n,) the user's estimate of the run time, trace seconds; NaN where there is none."""
+    lifetime_s: FloatArray
+    """(n,) after how much of its run a job may be preempted, trace seconds; NaN for never."""
     client_ids: tuple[str, ...]
     """n ids, unique in the workload."""
     estimates_are_limits: bool = False
@@ -158,12 +172,16 @@ class Workload:
         """Return the number of jobs."""
         return len(self.submit_s)
 
+    def are_single(self) -> npt.NDArray[np.bool_]:
+        """Return (n,) whether each job is one pod, and no gang."""
+        return np.array([shape.member_count == 1 for shape in self.shapes], dtype=np.bool_)[self.shape]
+
     def span_s(self) -> float:
         """Return trace seconds from the first to the last submit."""
         return float(self.submit_s[-1] - self.submit_s[0]) if len(self) else 0.0
 
     def requests(self, axis: ResourceAxis) -> Int64Array:
-        """Return what each shape asks for as (shapes, resources) base units in the axis' column order, pods = 1.
+        """Return what a pod of each shape asks for, (shapes, resources) base units in the axis' column order, pods = 1.
 
         Raises:
             KeyError: A shape asks for a resource that is not on the axis.
@@ -180,8 +198,11 @@ class Workload:
 
         They are rounded up, so that what is exact remains an upper bound.
         """
-        whole = np.clip(np.ceil(np.nan_to_num(self.estimate_s / speed, nan=1.0)), 1, _LONGEST_ESTIMATE_S)
-        return np.where(np.isnan(self.estimate_s), -1, whole).astype(np.int32)
+        return _whole_s(self.estimate_s / speed, least=1)
+
+    def lifetimes_s(self, *, speed: float = 1.0) -> Int32Array:
+        """Return the lifetimes in whole seconds of a clock that many times as slow, rounded up; -1 for none."""
+        return _whole_s(self.lifetime_s / speed, least=0)
 
     def with_notes(self, *notes: str) -> Workload:
         """Return the workload with notes added behind those it has."""
@@ -208,6 +229,8 @@ class JobColumns:
     """n priorities; empty for 0 everywhere."""
     estimate_s: FloatArray = field(default_factory=lambda: np.empty(0))
     """(n,) estimates, NaN for none; empty for none anywhere."""
+    lifetime_s: FloatArray = field(default_factory=lambda: np.empty(0))
+    """(n,) lifetimes, NaN for none; empty for none anywhere."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Weight by queue name; 1 where it is missing. Queues named here exist even without jobs."""
 
@@ -244,6 +267,7 @@ def build_workload(columns: JobColumns, *, source: str, notes: Iterable[str] = (
     shapes, shape = _intern([columns.shape[i] for i in rows], [])
     priority = np.asarray(columns.priority if len(columns.priority) else np.zeros(count), dtype=np.int32)
     estimate_s = columns.estimate_s if len(columns.estimate_s) else np.full(count, np.nan)
+    lifetime_s = columns.lifetime_s if len(columns.lifetime_s) else np.full(count, np.nan)
     submit_s = np.asarray(columns.submit_s, dtype=np.float64)[order]
     return Workload(
         source=source,
@@ -257,6 +281,7 @@ def build_workload(columns: JobColumns, *, source: str, notes: Iterable[str] = (
         shape=shape,
         priority=priority[order],
         estimate_s=np.asarray(estimate_s, dtype=np.float64)[order],
+        lifetime_s=np.asarray(lifetime_s, dtype=np.float64)[order],
         client_ids=tuple([columns.client_ids[i] for i in rows]),
         notes=tuple(notes),
     )
@@ -283,6 +308,12 @@ def estimate(workload: Workload, kind: str, *, are_limits: bool = False) -> Work
             f"{over:,} of {len(workload):,} jobs run longer than their time limit and fail there."
         )
     return changed
+
+
+def _whole_s(seconds: FloatArray, *, least: int) -> Int32Array:
+    """Return seconds rounded up and within what a server takes, -1 for NaN."""
+    whole = np.clip(np.ceil(np.nan_to_num(seconds, nan=1.0)), least, _LONGEST_ESTIMATE_S)
+    return np.where(np.isnan(seconds), -1, whole).astype(np.int32)
 
 
 def _intern(values: Sequence[_T], first: list[_T]) -> tuple[list[_T], Int32Array]:

@@ -11,12 +11,25 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+import numpy as np
+
 from argosy_workload.report import Percentiles, Report, Series
+from argosy_workload.story import LANE_COUNT, STEP_COUNT, Happening, NodeMap
 
 __all__ = ["RESOURCE_NAMES", "can_draw", "report_to_png", "report_to_svg"]
 
 RESOURCE_NAMES: Final = {"cpu": "cpu", "memory": "memory", "nvidia.com/gpu-milli": "gpu"}
 """Short names of resources that have a long one."""
+_NODES_HEIGHT: Final = 6
+"""Height of the picture of the nodes, inches."""
+_GANG_SHADE: Final = 0.6
+_MARKS: Final = {
+    "promised": ("promised start, at the latest", "|", 9),
+    "late": ("promised start that was missed", "d", 5),
+    "preempted": ("preempted", "x", 5),
+    "lost": ("node lost", "X", 10),
+}
+"""How happenings on a node are drawn: label, marker, size."""
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 
@@ -50,9 +63,11 @@ def _figure(report: Report) -> Any:  # noqa: ANN401 - matplotlib is not imported
     """Return a figure: utilisation, jobs, queues, waits; and what first come, first served does, if it is known."""
     from matplotlib.figure import Figure
 
-    other = report.first_come
-    figure = Figure(figsize=(11, 7 if other is None else 10), layout="constrained", dpi=110)
-    axes = figure.subplots(2 if other is None else 3, 2).ravel()
+    other, nodes = report.first_come, report.node_map
+    height, rows = (7, 2) if other is None else (10, 3)
+    figure = Figure(figsize=(11, height + (0 if nodes is None else _NODES_HEIGHT)), layout="constrained", dpi=110)
+    grid = figure.add_gridspec(rows + (nodes is not None), 2, height_ratios=_row_heights(height / rows, rows, nodes))
+    axes = [figure.add_subplot(grid[number // 2, number % 2]) for number in range(2 * rows)]
     unit, length = next(
         ((u, s) for u, s in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)) if report.makespan_s >= 3 * s),
         ("seconds", 1.0),
@@ -79,9 +94,46 @@ def _figure(report: Report) -> Any:  # noqa: ANN401 - matplotlib is not imported
         timed.append(axes[3])
         _share_limits(axes[2], axes[3])
         _share_limits(axes[4], axes[5])
+    if nodes is not None:
+        timed.append(figure.add_subplot(grid[rows, :]))
+        _draw_nodes(timed[-1], nodes, report.happenings, length)
     for axis in timed:
         axis.set_xlabel(f"trace time, {unit}")
     return figure
+
+
+def _row_heights(height: float, count: int, nodes: NodeMap | None) -> list[float]:
+    """Return the heights of a figure's rows, that of the picture of the nodes last if there is one."""
+    return [height] * count + ([] if nodes is None else [_NODES_HEIGHT])
+
+
+def _draw_nodes(axis: Any, nodes: NodeMap, happenings: Sequence[Happening], length_s: float) -> None:  # noqa: ANN401
+    """Draw what ran on each node, in the colours of the queues, gangs darker; promises, preemptions and lost nodes."""
+    from matplotlib.colors import to_rgb
+
+    colours = np.ones((len(nodes.queues) + 1, 3))
+    for number, index in enumerate(sorted(range(len(nodes.queues)), key=nodes.queues.__getitem__)):
+        colours[index + 1] = to_rgb(_COLOURS[number % len(_COLOURS)])
+    cells, gangs = (
+        np.frombuffer(part, dtype=np.uint8).reshape(len(nodes.nodes) * LANE_COUNT, STEP_COUNT)
+        for part in (nodes.cells, nodes.gangs)
+    )
+    picture = colours[cells] * np.where(gangs == 1, _GANG_SHADE, 1.0)[:, :, None]
+    end, row = nodes.end_s / length_s, {name: number + 0.5 for number, name in enumerate(nodes.nodes)}
+    axis.imshow(picture, extent=(0, end, len(nodes.nodes), 0), aspect="auto", interpolation="nearest")
+    for kind, (label, marker, size) in _MARKS.items():
+        told = [one for one in happenings if one.kind == kind and one.node in row]
+        for one in told:
+            if one.until_s is not None:
+                axis.plot(
+                    [one.at_s / length_s, min(one.until_s / length_s, end)], [row[one.node]] * 2, "k:", linewidth=1
+                )
+        moments = [(one.at_s if one.until_s is None else one.until_s) / length_s for one in told]
+        if told:
+            axis.plot(moments, [row[one.node] for one in told], f"k{marker}", markersize=size, label=label)
+    axis.set(title="what ran on each node, by queue; gangs are darker", ylabel="node", xlim=(0, end))
+    if axis.lines:
+        axis.legend(fontsize=8, loc="upper right")
 
 
 def _middles(series: Series, length_s: float) -> list[float]:

@@ -6,18 +6,23 @@ clock. `speed` leads from that clock to trace time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from argosy_workload.model import Queue, Shape, Workload
 
-__all__ = ["RunRecords", "RunState"]
+__all__ = ["MOST_PLACED", "GivenPromise", "Placement", "RunRecords", "RunState"]
 
 FloatArray = npt.NDArray[np.float64]
 Int32Array = npt.NDArray[np.int32]
+
+
+MOST_PLACED: Final = 20_000
+"""Jobs of a run of which it is told what ran on which node; more are too many to look at."""
 
 
 class RunState(IntEnum):
@@ -35,6 +40,44 @@ class RunState(IntEnum):
     """Ended otherwise, or can never run."""
     CANCELLED = 6
     """Was cancelled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A run of a job, or one member of it, on its node; seconds of the records' clock."""
+
+    row: int
+    """The job."""
+    attempt: int
+    """Which run, from 1."""
+    cluster: str
+    """Where."""
+    node: str
+    """On what."""
+    lease_s: float
+    """Since when the node was its."""
+    end_s: float
+    """Until when; NaN if it never ended."""
+    state: str
+    """How it ended, as in `argosy_client.Run.state`."""
+    reason: str
+    """Why, if not with success."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenPromise:
+    """A start that a waiting job was promised; seconds of the records' clock."""
+
+    row: int
+    """The job."""
+    given_s: float
+    """When that was seen first."""
+    moment_s: float
+    """It starts no later."""
+    is_firm: bool
+    """It follows from time limits, not from estimates."""
+    nodes: tuple[str, ...]
+    """The nodes that it starts on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,6 +116,10 @@ class RunRecords:
     """(n,) values of RunState."""
     notes: tuple[str, ...] = ()
     """What a report must say."""
+    placements: list[Placement] = field(default_factory=list)
+    """Where runs were, in any order; empty where nobody asked."""
+    promises: list[GivenPromise] = field(default_factory=list)
+    """Promises that were seen, each once."""
 
     def __len__(self) -> int:
         """Return the number of jobs."""

@@ -9,6 +9,7 @@ import html
 import json
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -20,11 +21,16 @@ from argosy_workload.verdict import describe_duration, describe_verdict
 __all__ = ["NO_PLOTS", "report_rows", "report_to_html", "report_to_json", "report_to_text"]
 
 Row = tuple[str, str]
+Row3 = tuple[str, str, str]
 
 NO_PLOTS: Final = "There are no plots: argosy-workload[plots] is not installed."
 """What a page says where its plots would stand."""
 
 _QUEUES_SHOWN: Final = 12
+_TOLD_IN_TEXT: Final = 5
+"""Of what happened, how many of a kind a text has."""
+_TOLD_ON_PAGE: Final = 40
+"""Likewise a page."""
 _WIDTH: Final = 100
 _STYLE: Final = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;background:#fff}
@@ -172,11 +178,30 @@ def report_to_text(report: Report) -> str:
     lines += ["", "queues", *_align([header, *table])]
     if hidden:
         lines.append(f"  ... and {hidden} more (all of them in the JSON report)")
+    if report.happenings:
+        lines += ["", "what happened, by trace time", *_align_left(_story_rows(report, _TOLD_IN_TEXT))]
     if report.notes:
         lines += ["", "notes"]
         for note in report.notes:
             lines += textwrap.wrap(note, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(lines) + "\n"
+
+
+def _story_rows(report: Report, most: int) -> list[Row3]:
+    """Return (moment, kind, text) of what happened, the first ones of each kind; what is left out is counted."""
+    rows: list[Row3] = []
+    counts: Counter[str] = Counter()
+    for one in report.happenings:
+        counts[one.kind] += 1
+        if counts[one.kind] <= most:
+            rows.append((f"{one.at_s:,.1f} s", one.kind, one.text))
+    return rows + [("", kind, f"... and {count - most:,} more") for kind, count in counts.items() if count > most]
+
+
+def _align_left(rows: Sequence[Row3]) -> list[str]:
+    """Return rows of a moment, a kind and a text, in columns."""
+    widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
+    return [f"  {moment:>{widths[0]}}  {kind:<{widths[1]}}  {text}" for moment, kind, text in rows]
 
 
 def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -220,6 +245,9 @@ def _html_of(report: Report) -> str:
     parts.append(f"<h2>Queues</h2>{_html_table(header, table)}")
     if hidden:
         parts.append(f'<p class="quiet">... and {hidden} more (all of them in the JSON report)</p>')
+    if report.happenings:
+        told = _html_table(("trace time", "", "what"), _story_rows(report, _TOLD_ON_PAGE))
+        parts.append(f"<h2>What happened</h2>{told}")
     return "".join(parts)
 
 

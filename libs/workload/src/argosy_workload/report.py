@@ -19,6 +19,7 @@ from argosy_workload.fairness import WAITING_RATIO, Fairness, fill_weighted, int
 from argosy_workload.fcfs import simulate_fcfs
 from argosy_workload.model import NodeSet, Workload
 from argosy_workload.records import RunRecords, RunState
+from argosy_workload.story import Happening, NodeMap, draw_nodes, tell_story
 
 __all__ = [
     "REPORT_VERSION",
@@ -182,10 +183,14 @@ class Report:
     """What a reader must know."""
     settings: dict[str, str] = field(default_factory=dict)
     """What the run was started with."""
+    happenings: tuple[Happening, ...] = ()
+    """What is worth telling, in order of time."""
+    node_map: NodeMap | None = None
+    """What ran on which node, for pictures; None where nobody knows."""
 
     def to_builtins(self) -> dict[str, Any]:
-        """Return the report as a JSON-ready dictionary."""
-        return asdict(self)
+        """Return the report as a JSON-ready dictionary, without what is for pictures alone."""
+        return asdict(replace(self, node_map=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +232,7 @@ def build_report(
     rows = np.flatnonzero(~np.isnan(records.submit_s))
     if not len(rows):
         raise InvalidRequest(f"{title}: no job was submitted, so there is nothing to report")
-    clock = _trace_clock(records, rows)
+    clock, start_s = _trace_clock(records, rows), float(records.submit_s[rows].min())
     states = np.bincount(records.state[rows], minlength=max(RunState) + 1)
     elapsed_s = clock.end_s / records.speed
     ended = int(states[[RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED]].sum())
@@ -261,6 +266,8 @@ def build_report(
         counters={"conflicts": 0, "retries": 0, **(counters or {})},
         notes=tuple(dict.fromkeys((*records.notes, *nodes.notes, *_clock_notes(records), *notes))),
         settings=dict(settings or {}),
+        happenings=tell_story(records, start_s=start_s),
+        node_map=draw_nodes(records, nodes, start_s=start_s, end_s=max(clock.end_s, 1e-9)),
     )
 
 
@@ -319,7 +326,7 @@ def _over_time(
     axis = nodes.axis().extend(name for shape in records.shapes for name, _ in shape.requests)
     capacity = nodes.amounts(axis).sum(axis=0).astype(np.float64)
     measured = [i for i, name in enumerate(axis.names) if name != PODS and capacity[i] > 0]
-    table = np.stack([axis.vector(dict(shape.requests)) for shape in records.shapes])
+    table = np.stack([axis.vector(shape.total()) for shape in records.shapes])
     ratios = table[:, measured] / capacity[measured]
     shape = records.shape[rows]
     edges_s = np.linspace(0.0, max(clock.end_s, 1e-9), INTERVAL_COUNT + 1)

@@ -5,23 +5,17 @@ Source: design section 9, "report".
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from argosy_workload.report import QueueResult, Report
+from argosy_workload.story import describe_duration
 
 __all__ = ["describe_duration", "describe_verdict"]
 
 CONTENDED_RATIO: Final = 0.05
 """Below this share of the time nothing is said about fairness: there was room for all."""
 _RESOURCES: Final = {"cpu": "cores", "memory": "memory", "nvidia.com/gpu-milli": "GPUs"}
-
-
-def describe_duration(seconds: float) -> str:
-    """Return a time for people, in the largest unit of which it has at least two."""
-    for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:,.1f} {unit}"
-    return f"{seconds:,.1f} s"
 
 
 def describe_verdict(report: Report) -> tuple[str, ...]:
@@ -34,7 +28,7 @@ def describe_verdict(report: Report) -> tuple[str, ...]:
         sentences.append(_shares(report))
     if report.first_come is not None:
         sentences += _waits(report)
-    return tuple(sentences)
+    return (*sentences, *_story(report))
 
 
 def _outcome(report: Report) -> str:
@@ -85,6 +79,20 @@ def _waits(report: Report) -> list[str]:
         return ["First come, first served keeps no queue waiting longer."]
     mean, other_mean = describe_duration(_wait(mine)), describe_duration(_wait(other))
     return [f"A job of {mine.name} waits {mean} in the mean; first come, first served lets it wait {other_mean}."]
+
+
+def _story(report: Report) -> list[str]:
+    """Count what else happened."""
+    counts = Counter(one.kind for one in report.happenings)
+    promised = counts["promised"] + counts["late"]
+    parts = (
+        (counts["gang"], f"gangs begun with all pods at once: {counts['gang']:,}"),
+        (promised, f"promised starts: {promised:,}, kept: {counts['promised']:,}"),
+        (counts["preempted"], f"runs preempted: {counts['preempted']:,}"),
+        (counts["lost"], f"nodes lost: {counts['lost']:,}"),
+    )
+    told = "; ".join(text for count, text in parts if count)
+    return [f"{told[0].upper()}{told[1:]}."] if told else []
 
 
 def _wait(queue: QueueResult) -> float:

@@ -34,8 +34,6 @@ WITHIN_S: Final = 150.0
 """What `argosy_workload.timing` says, which is too slow to import for --help; a test holds them equal."""
 DEMO_S: Final = 90.0
 """Likewise."""
-LOST_AT_RATIO: Final = 0.45
-"""When the demo loses a node, of its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +49,7 @@ class _Order:
     keep: Path | None = None
     event_log: tuple[str, str] = ("", "")
     lost: LostNode | None = None
+    is_demo: bool = False
 
 
 @click.command()
@@ -97,6 +96,7 @@ def replay(
     Every job runs for its time of the trace, however it ended there. Ends with exit code 5 if a job failed or was
     cancelled all the same.
     """
+    from argosy_local.demo import is_demo, lost_node_of
     from argosy_local.node_files import TraceChoice, read_workload
     from argosy_local.reporting import check_report_path
     from argosy_workload.timing import plan_replay
@@ -109,6 +109,7 @@ def replay(
     chosen = TraceChoice(**choice)
     workload, nodes = read_workload(chosen)
     plan = plan_replay(workload, nodes, speed=speed, within_s=within)
+    shown = is_demo(chosen.trace) and not existing
     title = f"Replay of {Path(chosen.trace).name}"
     order = _Order(
         plan=plan,
@@ -117,6 +118,8 @@ def replay(
         report_path=report_path,
         keep=keep,
         event_log=event_log,
+        lost=lost_node_of(nodes, speed=plan.speed) if shown else None,
+        is_demo=shown,
     )
     if existing:
         from argosy_local.replay import AWAY_S
@@ -157,19 +160,20 @@ def replay(
 def demo(context: click.Context, /, *, seconds: float, seed: int, scale: float, report_path: Path) -> int:
     """Run more work than there is room for through a whole mesh, with a report at the end.
 
-    Four queues of different weights fight for 384 cores in three clusters: one is there from the start, one comes
-    later, one floods the pool with small jobs in one moment, one needs whole nodes. A node dies half way. The report
-    holds what each queue received against what it was entitled to, beside first come, first served. Everything is
-    taken down afterwards. Ends with exit code 5 if a job failed or was cancelled.
+    Five queues of different weights fight for 384 cores in three clusters: one fills what is idle and may be preempted,
+    one is there from the start, one comes later, one floods the pool with small jobs in one moment, one needs whole
+    nodes, one, two or four for a job. Those for which nothing comes free are promised starts. A node dies half way. The
+    report holds what each queue received against what it was entitled to, beside first come, first served, and what
+    ran on which node. Everything is taken down afterwards. Ends with exit code 5 if a job failed or was cancelled.
     """
-    from argosy_local.lost_node import LostNode
+    from argosy_local.demo import lost_node_of
     from argosy_local.reporting import check_report_path
     from argosy_workload.timing import plan_demo
 
     check_report_path(report_path)
     plan, nodes = plan_demo(seed=seed, within_s=seconds, job_scale=scale)
-    lost = LostNode(cluster=nodes.clusters[nodes.cluster[-1]], node=nodes.names[-1], after_s=seconds * LOST_AT_RATIO)
-    order = _Order(plan=plan, nodes=nodes, title="Argosy demo", report_path=report_path, lost=lost)
+    lost = lost_node_of(nodes, within_s=seconds)
+    order = _Order(plan=plan, nodes=nodes, title="Argosy demo", report_path=report_path, lost=lost, is_demo=True)
     return _carry_out(settings_of(context), order)
 
 
@@ -198,6 +202,7 @@ def _carry_out(settings: Settings, order: _Order) -> int:
 
 def _start(mesh: Mesh, order: _Order) -> None:
     from argosy_local.compose import UNCAPPED, MeshPlan
+    from argosy_local.demo import demo_flags
     from argosy_local.node_files import cluster_plans
 
     clusters = cluster_plans(order.nodes)
@@ -210,7 +215,7 @@ def _start(mesh: Mesh, order: _Order) -> None:
     plan = MeshPlan(
         clusters=clusters,
         speed=order.plan.speed,
-        flags=UNCAPPED,
+        flags=demo_flags() if order.is_demo else UNCAPPED,
         event_log_url=url,
         event_log_admin_url=admin_url,
     )
@@ -230,7 +235,7 @@ def _run(order: _Order, opened: Callable[[], ArgosyClient], mesh: Mesh | None = 
             finished = progress.finished_count
             left = f"{progress.elapsed_s:.0f} s of about {order.plan.expected_s:.0f} s"
             note = f"{left}, {progress.submitted_count:,} submitted, {finished:,} ended"
-            display.update(progress.counts, note, progress.shares)
+            display.update(progress.counts, note, progress.shares, progress.reasons)
 
         from argosy_local.replay import Replay
 

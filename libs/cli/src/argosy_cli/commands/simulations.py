@@ -14,7 +14,8 @@ from argosy_cli.progress import CountsDisplay
 from argosy_cli.trace_options import trace_options
 
 if TYPE_CHECKING:
-    from argosy_local.simulation import Simulated
+    from argosy_local.lost_node import LostNode
+    from argosy_local.simulation import Progress, Simulated
 
 __all__ = ["simulate"]
 
@@ -66,11 +67,12 @@ def simulate(
     """Run the trace TRACE in virtual time and report: leader, samplers, executors and clusters without a network.
 
     TRACE is a file (Standard Workload Format, Alibaba 2023 GPU pods, Philly, SURF, Argosy YAML or profile; plain or
-    gzip) or the name of a bundled workload (demo, alibaba-gpu-2023); without it the demo's: four queues that want more
-    than the pool has.
+    gzip) or the name of a bundled workload (demo, alibaba-gpu-2023); without it the demo's: five queues that want more
+    than the pool has, and a node that dies.
     Equal input and seed give the equal event hash, bit for bit. Ctrl-C reports what has happened so far.
     """
     from argosy_cli.reporting import print_report
+    from argosy_local.demo import ROUND_SETTINGS, is_demo, lost_node_of
     from argosy_local.node_files import TraceChoice, read_workload
     from argosy_local.reporting import check_report_path, write_report
     from argosy_local.simulation import simulate as run_simulation
@@ -81,34 +83,52 @@ def simulate(
     check_report_path(report_path)
     chosen = TraceChoice(trace=trace or CONTENDED, **choice)
     workload, node_set = read_workload(chosen)
+    shown = is_demo(chosen.trace) and scheduler != "fcfs"
+    lost = lost_node_of(node_set) if shown else None
     title = f"Simulation of {Path(chosen.trace).name}, {scheduler}"
-    began_s = time.monotonic()
     with CountsDisplay(title, live=not quiet, total=len(workload), line_period_s=_LINE_PERIOD_S) as display:
-
-        def tell(counts: dict[str, int], elapsed_s: float) -> None:
-            ended = sum(counts.get(state, 0) for state in ("succeeded", "failed", "cancelled"))
-            speed = ended / max(time.monotonic() - began_s, 1e-9)
-            display.update(
-                counts, f"{ended / len(workload):.0%}, {speed:,.0f} jobs/s, {elapsed_s:,.0f} virtual seconds"
-            )
-
-        done = run_simulation(workload, node_set, scheduler=scheduler, job_order=job_order, seed=chosen.seed, tell=tell)
-    stopped = "" if done.is_complete else f"Stopped by the user after {done.virtual_s:,.0f} virtual seconds."
+        done = run_simulation(
+            workload,
+            node_set,
+            scheduler=scheduler,
+            seed=chosen.seed,
+            tell=_teller(display, len(workload)),
+            round_settings={"job_order": job_order, **(ROUND_SETTINGS if shown else {})},
+            lost=lost,
+        )
     report = build_report(
         done.records,
         node_set,
         title=title,
         counters=done.counters,
-        notes=(stopped,) if stopped else (),
+        notes=_notes(done, lost),
         settings={"order": job_order, **_settings(done, scheduler, chosen.seed)},
     )
-    if scheduler != "fcfs" and not stopped:
+    if scheduler != "fcfs" and done.is_complete:
         report = add_first_come(report, workload, node_set)
     print_report(settings, report)
     if report_path is not None:
         write_report([report], report_path)
         click.echo(f"report: {report_path.absolute()}", err=True)
-    return ExitCode.INTERRUPTED if stopped else ExitCode.OK
+    return ExitCode.OK if done.is_complete else ExitCode.INTERRUPTED
+
+
+def _teller(display: CountsDisplay, total: int) -> Progress:
+    """Return what shows how far a simulation of so many jobs is."""
+    began_s = time.monotonic()
+
+    def tell(counts: dict[str, int], elapsed_s: float) -> None:
+        ended = sum(counts.get(state, 0) for state in ("succeeded", "failed", "cancelled"))
+        speed = ended / max(time.monotonic() - began_s, 1e-9)
+        display.update(counts, f"{ended / total:.0%}, {speed:,.0f} jobs/s, {elapsed_s:,.0f} virtual seconds")
+
+    return tell
+
+
+def _notes(done: Simulated, lost: LostNode | None) -> tuple[str, ...]:
+    """Return what must be known of a simulation."""
+    stopped = f"Stopped by the user after {done.virtual_s:,.0f} virtual seconds."
+    return (*(() if done.is_complete else (stopped,)), *(() if lost is None else (lost.describe(),)))
 
 
 def _settings(done: Simulated, scheduler: str, seed: int) -> dict[str, str]:
