@@ -272,27 +272,6 @@ def test_status_shows_every_process_serving(argosy: CommandLine) -> None:
     assert all(process["cpuS"] > 0 and process["rssBytes"] > 1 << 20 for process in processes)
 
 
-def test_mesh_that_was_stopped_goes_on_with_its_jobs(argosy: CommandLine) -> None:
-    """`down` keeps what was accepted, `up` goes on with it on the same port; only `down --purge` removes it."""
-    address = argosy.json("status")[1]["address"]
-    argosy("queue", "cordon", "science")
-    ids = argosy.submit("over-night", count=3, run_time="0s")
-
-    argosy("down")
-    argosy("shares", expected=4)  # nobody to ask
-    argosy("down", "--purge", expected=2)  # never without a terminal or --yes
-    argosy(
-        "up", "--clusters", "2", "--nodes", "10", "--node", "cpu=4,memory=16Gi", "--database-url", "host=x", expected=1
-    )
-    argosy("up", "--clusters", "2", "--nodes", "10", "--node", "cpu=4,memory=16Gi")
-    assert argosy.json("status")[1]["address"] == address
-    argosy("queue", "uncordon", "science")
-    last = argosy("watch", "science", "over-night").strip()
-
-    assert last == "3 succeeded"
-    assert [job["id"] for job in argosy.json("jobs", "--job-set", "over-night", "--sort", "oldest")] == ids
-
-
 def test_role_that_died_is_started_again_and_counted(argosy: CommandLine) -> None:
     """Nobody has to look after a mesh for a day; `status` tells what was started again."""
     before = argosy.status("executor-c2")

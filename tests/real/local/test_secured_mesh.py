@@ -63,19 +63,29 @@ def user(tmp_path: Path) -> Iterator[User]:
 
 
 def test_one_command_makes_a_secured_mesh_and_one_leaves_nothing_of_it(user: User) -> None:
-    """The first job runs by the same lines as without; strangers are refused; a stopped mesh goes on, still secured."""
+    """The first job runs by the same lines as without, and strangers are refused.
+
+    A stopped mesh goes on with its jobs on the same port, still secured; only `down --purge` removes it.
+    """
     assert "context 'local'" in user.types("up", "--secure", "--port", "0", "--clusters", "1", "--nodes", "2")
     config = user.home / ".config" / "argosy" / "config.toml"
     assert "contexts.local" in config.read_text()
     user.types("queue", "create", "science", "--namespace", "default")
-    user.types("submit", "-f", "examples/job.yaml", "--queue", "science", "--job-set", "first")
+    user.types("submit", "-f", "examples/job.yaml", "--queue", "science", "--job-set", "first", "--count", "4")
     assert "succeeded" in user.types("watch", "science", "first")
     port = config.read_text().split("127.0.0.1:")[1].split('"')[0]
     user.types("--server", f"127.0.0.1:{port}", "whoami", code=4)
+    user.types("queue", "cordon", "science")
+    user.types("submit", "-f", "examples/job.yaml", "--queue", "science", "--job-set", "night", "--count", "2")
     user.types("down")
     assert "contexts.local" not in config.read_text()
-    user.types("up", "--port", "0")
-    assert "science" in user.types("queue", "list")
+    user.types("shares", code=4)  # nobody to ask
+    user.types("down", "--purge", code=2)  # never without a terminal or --yes
+    user.types("up", "--database-url", "host=x", code=1)  # another mesh than the one that is there
+    user.types("up")
+    assert f"127.0.0.1:{port}" in config.read_text()
+    user.types("queue", "uncordon", "science")
+    assert "succeeded" in user.types("watch", "science", "night")
     user.types("down", "--purge", "-y")
     assert "contexts.local" not in config.read_text()
     assert not [path for path in (user.home / ".argosy").rglob("*") if path.is_file()]
