@@ -1,6 +1,6 @@
 """Small random worlds with faults: every invariant holds, and each defence is missed when it is taken away.
 
-A world that fails prints its seed; keep it in FOUND_BEFORE.
+More worlds, and those that found something once, are in `tests/real/simulation`.
 """
 
 from collections.abc import Callable
@@ -40,9 +40,7 @@ from argosy_simulation.leader_actor import LeaderActor
 from argosy_testkit.simulated_worlds import NO_FAULTS, fails_within, make_world
 
 Patch = pytest.MonkeyPatch
-SEED_COUNT = 40
-FOUND_BEFORE = (8, 12, 23, 28, 29, 45, 78, 89, 170, 248, 291, 298, 416, 431, 529, 660)
-"""Seeds with which a fault of ours was found once, though what they draw has changed since."""
+SEED_COUNT = 20
 
 
 @pytest.mark.parametrize("first", range(0, SEED_COUNT, 10))
@@ -53,12 +51,6 @@ def test_every_invariant_holds_in_random_worlds_with_faults(first: int) -> None:
             draw_world(seed, check_steps=25).run()
         except (ArgosyError, AssertionError, LookupError, TypeError, ValueError) as error:
             pytest.fail(f"draw_world({seed}): {type(error).__name__}: {error}")
-
-
-@pytest.mark.parametrize("seed", FOUND_BEFORE)
-def test_worlds_that_found_something_once_hold(seed: int) -> None:
-    """What was found stays mended; memories are checked after every event."""
-    draw_world(seed).run()
 
 
 # --- without one of its defences, a world must fail -----------------------------------------------------------------
@@ -172,7 +164,7 @@ def test_worlds_die_between_two_records_of_one_plan() -> None:
 )
 def test_worlds_that_need_a_defence_most_hold_as_long_as_they_have_it(make: Callable[[int], World]) -> None:
     """What is caught below is caught because a defence is missing."""
-    for seed in range(4):
+    for seed in range(2):
         make(seed).run()
 
 
