@@ -35,6 +35,9 @@ _DAY_SPREAD_0D: Final = np.array(_DAY_SPREAD)
 _DAY_BITS: Final = np.array(40)
 _JUMP_BITS: Final = np.array(20)
 _JUMP_MASK: Final = np.array(0xFFFFFFFF)
+_EMPTY_0D: Final = np.array(_EMPTY)
+_LOWEST_KEY_0D: Final = np.array(LOWEST_KEY)
+_NONE: Final = np.array(-1, dtype=np.int32)
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -85,32 +88,33 @@ class KeyIndex:
 
     def _equal(self, positions: Int64s, columns: tuple[Int64s, ...]) -> Bools:
         """Return where the table has each key at its position."""
-        equal: Bools = self._keys[0][positions] == columns[0]
+        equal: Bools = self._keys[0].take(positions) == columns[0]
         for held, wanted in zip(self._keys[1:], columns[1:], strict=True):
-            equal &= held[positions] == wanted
+            equal &= held.take(positions) == wanted
         return equal
 
-    def _positions(self, columns: tuple[Int64s, ...]) -> Int64s:
-        """Return the table position of each key, -1 where it is not held."""
+    def _positions(self, columns: tuple[Int64s, ...]) -> tuple[Int64s, Bools | None]:
+        """Return the table position of each key, and which keys are held, None if all are."""
         positions = self._start(columns)
-        hit = self._equal(positions, columns)
-        if np.count_nonzero(hit) == hit.size:
-            return positions
-        rest = (~hit).nonzero()[0]
+        found = self._equal(positions, columns)
+        if np.count_nonzero(found) == found.size:
+            return positions, None
+        go_on = self._keys[0].take(positions) != _EMPTY_0D
+        go_on ^= found
+        if not np.count_nonzero(go_on):
+            return positions, found
+        rest = go_on.nonzero()[0]
         probes, jumps = positions[rest], _jumps(columns[0][rest])
-        positions[rest] = -1
-        while True:
-            go_on = (self._keys[0][probes] != _EMPTY).nonzero()[0]
-            rest, jumps = rest[go_on], jumps[go_on]
+        while rest.size > _FEW:
+            probes = (probes * 5 + jumps + 1) & self._mask
             keys = tuple(column[rest] for column in columns)
-            if rest.size <= _FEW:
-                positions[rest] = list(self._few_positions(keys))
-                return positions
-            probes = (probes[go_on] * 5 + jumps + 1) & self._mask
             hit = self._equal(probes, keys)
-            positions[rest[hit]] = probes[hit]
-            missed = (~hit).nonzero()[0]
-            rest, probes, jumps = rest[missed], probes[missed], jumps[missed] >> 5
+            positions[rest[hit]], found[rest[hit]] = probes[hit], True
+            going = (~hit & (self._keys[0].take(probes) != _EMPTY_0D)).nonzero()[0]
+            rest, probes, jumps = rest[going], probes[going], jumps[going] >> 5
+        few = np.fromiter(self._few_positions(tuple(column[rest] for column in columns)), np.int64, rest.size)
+        positions[rest], found[rest] = few, few >= 0
+        return positions, found
 
     def _few_positions(self, columns: tuple[Int64s, ...], *, free: bool = False) -> Iterator[int]:
         """Yield the table position of each of a few keys, -1 where it is not held, probing as `_positions` does.
@@ -141,9 +145,10 @@ class KeyIndex:
         if columns[0].size <= _FEW:
             view = self._slots.data
             return np.array([view[p] if p >= 0 else -1 for p in self._few_positions(columns)], dtype=np.int32)
-        positions = self._positions(columns)
+        positions, found = self._positions(columns)
         slots = self._slots[positions]
-        slots[positions < 0] = -1
+        if found is not None:
+            np.putmask(slots, ~found, _NONE)
         return slots
 
     def insert(self, *columns: Int64s, slots: Int32s) -> None:
@@ -153,20 +158,26 @@ class KeyIndex:
         if slots.size <= _FEW:
             self._insert_few(columns, slots)
             return
-        probes, jumps = self._start(columns), _jumps(columns[0])
+        probes, jumps = self._start(columns), None
         while slots.size > _FEW:
-            before = self._keys[0][probes]
-            free = (before < LOWEST_KEY).nonzero()[0]
+            before = self._keys[0].take(probes)
+            is_free = before < _LOWEST_KEY_0D
+            free = slice(None) if np.count_nonzero(is_free) == is_free.size else is_free
             places = probes[free]
             # Two keys may want one place: the last writer has it, the others go on probing.
             for held, column in zip(self._keys, columns, strict=True):
                 held[places] = column[free]
             won = self._equal(probes, columns)
+            if np.count_nonzero(won) == won.size:
+                self._slots[probes] = slots
+                self._used_count += int(np.count_nonzero(before == _EMPTY_0D))
+                return
             self._slots[probes[won]] = slots[won]
-            self._used_count += int(np.count_nonzero(before[won] == _EMPTY))
+            self._used_count += int(np.count_nonzero(before[won] == _EMPTY_0D))
             rest = (~won).nonzero()[0]
+            jumps = _jumps(columns[0][rest]) if jumps is None else jumps[rest] >> 5
             columns, slots = tuple(column[rest] for column in columns), slots[rest]
-            probes, jumps = (probes[rest] * 5 + jumps[rest] + 1) & self._mask, jumps[rest] >> 5
+            probes = (probes[rest] * 5 + jumps + 1) & self._mask
         self._insert_few(columns, slots)
 
     def _insert_few(self, columns: tuple[Int64s, ...], slots: Int32s) -> None:
@@ -189,8 +200,8 @@ class KeyIndex:
                     held_first[place] = _REMOVED
                     self._count -= 1
             return
-        positions = self._positions(columns)
-        held = positions[positions >= 0]
+        positions, found = self._positions(columns)
+        held = positions if found is None else positions[found]
         self._keys[0][held] = _REMOVED
         self._count -= held.size
 
