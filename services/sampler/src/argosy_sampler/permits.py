@@ -30,7 +30,7 @@ _OUTBOX_LIMIT: Final = 256
 _HELLO_S: Final = 10.0
 _MESSAGES_PER_S: Final = 500.0
 _BURST_S: Final = 1.0
-_TICK_S: Final = 0.05
+_CLOSED_S: Final = 0.05
 _LAST_WRITE_S: Final = 1.0
 
 Context = grpc.aio.ServicerContext[permit_pb2.SessionRequest, permit_pb2.SessionResponse]
@@ -115,16 +115,18 @@ class PermitServicer(permit_pb2_grpc.PermitServiceServicer):
             service, inbox = self._service, self._inbox
             self._inbox = []
             if service is None:
-                due_s = self._monotonic() + _TICK_S
+                due_s = self._monotonic() + _CLOSED_S
                 continue
             if inbox:
                 self._take(service, inbox)
-            if self._monotonic() >= due_s:
+            is_due = self._monotonic() >= due_s
+            if is_due:
                 self._deliver(service, service.tick(self._monotonic()))
-                due_s = self._monotonic() + _TICK_S
                 METRICS.agent_sessions.labels(self._cluster).set(len(self._streams))
                 METRICS.scaled_pods.labels(self._cluster).set(service.scaled_count)
                 METRICS.deferred_pods.labels(self._cluster).set(service.deferred_count)
+            next_s = self._monotonic() + service.tick_s
+            due_s = next_s if is_due else min(due_s, next_s)
 
     def _take(self, service: PermitService, inbox: list[_Said]) -> None:
         """Take in messages, answer them, and let their streams be read on."""

@@ -31,9 +31,9 @@ __all__ = ["SessionClient"]
 _OUTBOX_LIMIT: Final = 64
 _SILENT_HEARTBEATS: Final = 3
 _REST_RATIO: Final = 9.0
-_SIZES_S: Final = 2.0
-"""Least time between two messages about scaled pods, seconds; only people look at them."""
 """Pause after finding out what changed, by how long that took: it may cost a tenth of the time at most."""
+_SIZES_S: Final = 2.0
+"""Least time between two looks at the sizes of scaled pods, seconds; only people look at them."""
 
 Stream = grpc.aio.StreamStreamCall[sampler_pb2.SessionRequest, sampler_pb2.SessionResponse]
 
@@ -243,9 +243,10 @@ class SessionClient:
             moves = self._handler.tell_moves()
             if moves is not None:
                 await outbox.put(sampler_pb2.SessionRequest(moves=moves))
-            if begun_s >= sizes_due_s and (sizes := self._handler.tell_sizes()) is not None:
-                await outbox.put(sampler_pb2.SessionRequest(pod_sizes=sizes))
+            if begun_s >= sizes_due_s:
                 sizes_due_s = begun_s + _SIZES_S
+                if (sizes := self._handler.tell_sizes()) is not None:
+                    await outbox.put(sampler_pb2.SessionRequest(pod_sizes=sizes))
             if word is Word.NOTHING:
                 continue
             message = self._handler.tell_capacity(with_nodes=word is Word.NODES)

@@ -181,6 +181,17 @@ def test_whatever_an_agent_says_renews_its_leases_and_silence_ends_them(world: W
     assert free[0, 0] == 600
 
 
+def test_time_passes_slowly_only_while_nobody_speaks_and_nothing_is_scaled() -> None:
+    """Twenty ticks a second are for pods that are resized; a sampler without any is left in peace."""
+    world = World()
+    idle_s = world.service.tick_s
+    session = world.begin()
+    spoken_to_s = world.service.tick_s
+    world.service.end(session, world.now_s)
+    world.see(1)
+    assert (idle_s, spoken_to_s, world.service.tick_s) == (1.0, 0.05, 0.05)
+
+
 def test_time_counts_again_once_somebody_speaks_after_nothing_was_scaled() -> None:
     """A service that had nothing to do for a while ends silent sessions like any other."""
     world = World()

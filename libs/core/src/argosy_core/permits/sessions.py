@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -35,6 +36,11 @@ from argosy_core.permits.messages import (
 )
 
 __all__ = ["Outcome", "PermitService"]
+
+_TICK_S: Final = 0.05
+_IDLE_TICK_S: Final = 1.0
+"""As often as people look at gauges: twenty ticks a second in every sampler cost more than all else that it does at
+rest."""
 
 
 @dataclass(slots=True)
@@ -91,6 +97,16 @@ class PermitService:
         self._last = 0
         self._was_idle = False
         """Nothing was scaled and nobody spoke when time passed last."""
+
+    @property
+    def tick_s(self) -> float:
+        """How long after a tick the next one is due, seconds; whatever an agent says may make it sooner."""
+        return _IDLE_TICK_S if self._is_idle else _TICK_S
+
+    @property
+    def _is_idle(self) -> bool:
+        """No agent has a session, and no pod is scaled."""
+        return not self._sessions and not self.scaled_count
 
     @property
     def scaled_count(self) -> int:
@@ -172,7 +188,7 @@ class PermitService:
         Complexity: next to nothing while no pod is scaled and no agent speaks, as where nobody scales anything.
         """
         outcome = Outcome()
-        is_idle = not self._sessions and not self.scaled_count
+        is_idle = self._is_idle
         if is_idle and self._was_idle:
             self._book.set_time(now_s)
             return outcome
