@@ -195,8 +195,11 @@ class NodeLedger:
             How many placements ended. One whose pod was observed stays until the pod's end is.
         """
         self._ended[pool].discard(members)
-        slots = np.unique(self._placements.slots(members))
+        slots = self._placements.slots(members)
         slots = slots[slots >= 0]
+        if not slots.size:  # as when the pods ended first
+            return 0
+        slots = np.unique(slots)
         return self._let_go(slots[self._placements.pool[slots] == pool])
 
     def occupied(self) -> Bools:

@@ -26,6 +26,7 @@ Int64s = npt.NDArray[np.int64]
 
 NODE_BITS: Final = 21
 """Lowest bits of a rank, which say the node."""
+_MANY: Final = np.array(np.iinfo(np.int32).max, np.int64)
 
 
 def nodes_of(ranks: Int64s) -> Int32s:
@@ -45,16 +46,20 @@ def count_room(table: NodeTable, classes: ClassTable, slots: npt.NDArray[np.inte
     Returns:
         (k, n) pods, at least 1 at a node, 0 where there is none.
     """
-    pods = classes.batch(slots)
-    nodes = nodes_of(ranks) * (ranks >= 0)
-    most = np.where(pods.port > 0, 1, np.iinfo(np.int32).max).astype(np.int64)  # a host port is there once
-    rooms = np.broadcast_to(most[:, None], ranks.shape).copy()
-    for column in np.flatnonzero(pods.needed).tolist():
-        asked = pods.requests[:, column]
-        some = asked > 0
-        free = table.free[column].take(nodes[some])
-        rooms[some] = np.minimum(rooms[some], free // asked[some, None])
-    return np.asarray(np.where(ranks >= 0, np.maximum(rooms, 1), 0))
+    requests = classes.requests[slots]
+    held = ranks >= 0
+    nodes = nodes_of(ranks) * held
+    most = np.where(classes.port[slots] > 0, 1, _MANY)  # a host port is there once
+    rooms = most[:, None].repeat(ranks.shape[1], axis=1)
+    for column in requests.any(axis=0).nonzero()[0].tolist():
+        asked = requests[:, column, None]
+        free = table.free[column].take(nodes)
+        np.minimum(
+            rooms, free // asked if asked.all() else np.where(asked, free // np.maximum(asked, 1), _MANY), out=rooms
+        )
+    np.maximum(rooms, 1, out=rooms)
+    rooms *= held
+    return rooms
 
 
 class Needs:
