@@ -99,6 +99,8 @@ async def test_log_of_a_failed_pod_is_read_when_its_pod_is_gone(
         stamped = (await read(7, timestamps=True))[0].splitlines(keepends=True)
         assert b"".join(line.partition(b" ")[2] for line in stamped) == data
         assert stamped[0].startswith(b"20")
+        assert (await read(7, since_s=4_000_000_000)) == (b"", 0)
+        assert (await read(7, since_s=1))[0] == data
         assert (await read(7, container="other"))[1] == 5
         assert "nothing was kept" in session.log_ends[number][1]
 

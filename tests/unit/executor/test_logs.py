@@ -83,14 +83,23 @@ async def test_log_is_sent_in_chunks_and_ends() -> None:
     cluster, sink = LogCluster([b"a" * 100_000, b"b" * 10]), Sink()
     async with asyncio.TaskGroup() as group:
         readings = LogReadings(cluster, sink.write, group, max_count=4)
-        readings.begin(ask(1, member=3, container="main", follow=True, tail_line_count=5, object=2, timestamps=True))
+        readings.begin(
+            ask(1, member=3, container="main", follow=True, tail_line_count=5, object=2, timestamps=True, since_s=9)
+        )
         await sink.until(lambda: bool(sink.ends))
         assert len(readings) == 0
     assert sink.data == b"a" * 100_000 + b"b" * 10
     assert max(sink.sizes) <= MAX_CHUNK_BYTES
     assert sink.ends == [(1, 0, "")]
     assert cluster.asked == [
-        {"run": (7, ordinal_of(1, 3), 2), "container": "main", "follow": True, "tail_line_count": 5, "timestamps": True}
+        {
+            "run": (7, ordinal_of(1, 3), 2),
+            "container": "main",
+            "follow": True,
+            "tail_line_count": 5,
+            "timestamps": True,
+            "since_s": 9,
+        }
     ]
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from argosy.api.v1 import job_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable, NotFound
@@ -111,6 +112,9 @@ async def test_log_is_asked_of_the_cluster_of_the_run() -> None:
     assert (role.asked[1][1].tail_line_count, role.asked[1][1].member) == (None, 0)
     await read(role, make_record(make_run(1), make_run(1, member=1)), job_pb2.GetJobLogRequest(member=1))
     assert role.asked[2][1].member == 1
+    for said, asked_s in ((9, 9), (-9, 0), (2**62, 253_402_300_799)):  # whatever a caller says is a time
+        await read(role, make_record(make_run(1)), job_pb2.GetJobLogRequest(since_time=Timestamp(seconds=said)))
+        assert role.asked[-1][1].since_s == asked_s
 
 
 @pytest.mark.parametrize(

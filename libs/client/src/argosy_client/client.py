@@ -313,6 +313,7 @@ class ArgosyClient(AccessCalls, ClusterCalls, PoolCalls, QueueCalls):
         follow: bool = False,
         tail_line_count: int | None = None,
         timestamps: bool = False,
+        since: datetime | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """Give what a container of a job wrote, in pieces that may end within a line.
 
@@ -328,6 +329,7 @@ class ArgosyClient(AccessCalls, ClusterCalls, PoolCalls, QueueCalls):
             follow: Go on while the container writes.
             tail_line_count: Last lines to begin with; None means all.
             timestamps: Each line begins with the time (RFC 3339) at which the cluster took it, and a space.
+            since: Only lines that the cluster took at this time, to the second, or later; aware, None means all.
 
         Raises:
             NotFound: There is no such job, run, pod or container, or its pod is gone; the message says what to do.
@@ -343,6 +345,7 @@ class ArgosyClient(AccessCalls, ClusterCalls, PoolCalls, QueueCalls):
             follow=follow,
             tail_line_count=tail_line_count,
             timestamps=timestamps,
+            since_time=since,
         )
         async with aclosing(self.stream(self._jobs.GetJobLog, request)) as responses:
             async for response in responses:

@@ -364,7 +364,7 @@ class Cluster(Protocol):
         """
         ...
 
-    def read_log(
+    def read_log(  # noqa: PLR0913 - what can be said of a log
         self,
         handle: int,
         ordinal: int,
@@ -374,6 +374,7 @@ class Cluster(Protocol):
         follow: bool,
         tail_line_count: int | None,
         timestamps: bool = False,
+        since_s: int = 0,
     ) -> AsyncGenerator[bytes, None]:
         """Give what a container of one of our pods wrote, in pieces that may end within a line or a character.
 
@@ -388,6 +389,7 @@ class Cluster(Protocol):
             follow: Go on until the container has ended, instead of ending with what there is.
             tail_line_count: Begin this many lines before the end of what there is, from 0; None for the beginning.
             timestamps: Begin each line with the time (RFC 3339) at which the cluster took it, and a space.
+            since_s: Only lines that the cluster took at this time or later, seconds since the Unix epoch; 0 for all.
 
         Raises:
             NotFound: There is no such pod of ours, or it has no such container.

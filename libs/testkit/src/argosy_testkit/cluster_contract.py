@@ -445,6 +445,17 @@ class ClusterContract:
         assert b"".join(line for _, _, line in lines) == plain
         assert all(datetime.fromisoformat(stamp.decode()).tzinfo is not None for stamp, _, _ in lines)
 
+    async def test_lines_from_before_a_time_are_left_out(self, lab: ClusterLab) -> None:
+        """Whoever wants the last minute of a long log is not sent all of it."""
+        cluster = lab.open("one")
+        await cluster.create_objects(make_create_batch([(11, 1)], bag=make_bag(make_pod(run_time="0s"))))
+        plain = await read_whole_log(cluster, (11, 1, 0), follow=True)
+        assert plain
+        for since_s, meant in ((1_000_000_000, plain), (4_000_000_000, b"")):
+            pieces = cluster.read_log(11, 1, 0, follow=False, tail_line_count=None, since_s=since_s)
+            async with asyncio.timeout(TIMEOUT_S), aclosing(pieces):
+                assert b"".join([piece async for piece in pieces]) == meant
+
     async def test_every_container_that_is_named_has_a_log_and_the_first_is_the_one_without_a_name(
         self, lab: ClusterLab
     ) -> None:

@@ -75,7 +75,7 @@ class InProcessCluster:
         """See Cluster."""
         return (SIMULATED_CONTAINER,)
 
-    async def read_log(
+    async def read_log(  # noqa: PLR0913 - what can be said of a log
         self,
         handle: int,
         ordinal: int,
@@ -85,6 +85,7 @@ class InProcessCluster:
         follow: bool,
         tail_line_count: int | None,
         timestamps: bool = False,
+        since_s: int = 0,
     ) -> AsyncGenerator[bytes, None]:
         """See Cluster."""
         self._host.meet()
@@ -97,6 +98,7 @@ class InProcessCluster:
             follow=follow,
             tail=tail_line_count,
             timestamps=timestamps,
+            since_s=since_s,
         )
         async with contextlib.aclosing(pieces):
             async for piece in pieces:

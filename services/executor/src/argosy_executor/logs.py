@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Final
 
 import grpc
@@ -157,6 +158,7 @@ class LogReadings:
             follow=request.follow,
             tail_line_count=request.tail_line_count if request.tail_line_count >= 0 else None,
             timestamps=request.timestamps,
+            since_s=request.since_s,
         )
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
@@ -177,6 +179,9 @@ class LogReadings:
         if kept is None or request.container not in {"", kept.container}:
             raise NotFound("the cluster has no such pod, and nothing was kept of this log")
         lines = kept.data.splitlines(keepends=True)
+        if request.since_s:  # times of one form stand in the order of their texts
+            since = datetime.fromtimestamp(request.since_s, UTC).strftime("%Y-%m-%dT%H:%M:%S").encode()
+            lines = [line for line in lines if line[: len(since)] >= since]
         if request.tail_line_count >= 0:
             lines = lines[len(lines) - min(request.tail_line_count, len(lines)) :]
         if not request.timestamps:  # what is kept has them

@@ -12,7 +12,9 @@ from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, 
 from argosy_server.api.leader_view import LogRequest
 from argosy_server.leader.sessions.log_relays import MAX_RELAY_COUNT, WINDOW_BYTES, LogRelays
 
-QUESTION = LogRequest(handle=7, attempt=2, member=3, object_index=1, container="main", follow=True, tail_line_count=3)
+QUESTION = LogRequest(
+    handle=7, attempt=2, member=3, object_index=1, container="main", follow=True, tail_line_count=3, since_s=5
+)
 
 
 class Stream:
@@ -40,7 +42,7 @@ async def test_log_is_given_in_order_until_its_end() -> None:
     await asyncio.sleep(0)
     request = stream.requests()[0]
     assert (request.handle, request.attempt, request.member, request.object) == (7, 2, 3, 1)
-    assert (request.container, request.follow, request.tail_line_count) == ("main", True, 3)
+    assert (request.container, request.follow, request.tail_line_count, request.since_s) == ("main", True, 3, 5)
     assert request.credit_bytes == WINDOW_BYTES
     stream.relays.take_chunk(request.request, b"one")
     stream.relays.take_chunk(request.request, b"two")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -27,8 +26,6 @@ __all__ = ["logs", "stream_log"]
 _POLL_S: Final = 0.5
 _EXPLAIN_POLLS: Final = 4
 """A job that waits is asked why after so many polls, and again after as many."""
-_NANOSECONDS: Final = re.compile(r"(\.\d{6})\d*")
-"""What a time has more than Python reads."""
 _NO_COLOUR: Final = "\x1b[0m"
 
 
@@ -43,7 +40,7 @@ _NO_COLOUR: Final = "\x1b[0m"
     "since_s",
     type=duration,
     metavar="TIME",
-    help="Only lines of this time back, as in 90s, 6h or 7d; lines have times where their cluster gives them.",
+    help="Only lines of this time back, as in 90s, 6h or 7d.",
 )
 @click.option("--all-containers", is_flag=True, help="Every container of the pod, one after another, by name.")
 @click.option("--pod", type=click.IntRange(0, 31), default=0, show_default=True, help="Which of the job's pods.")
@@ -81,6 +78,7 @@ def logs(  # noqa: PLR0913 - one parameter per option
         if flags["follow"] and attempt is None:
             await _wait_for_pod(client, whole)
         names = [container]
+        since = None if since_s is None else datetime.now(UTC) - timedelta(seconds=since_s)
         if flags["all_containers"]:
             names = _container_names(await client.get_job(whole), pod)
         for number, name in enumerate(names):
@@ -94,40 +92,12 @@ def logs(  # noqa: PLR0913 - one parameter per option
                 container=name,
                 follow=flags["follow"],
                 tail_line_count=tail,
-                timestamps=flags["timestamps"] or since_s is not None,
+                timestamps=flags["timestamps"],
+                since=since,
             )
-            if since_s is not None:
-                pieces = _since(pieces, datetime.now(UTC) - timedelta(seconds=since_s), keeps_times=flags["timestamps"])
             await _print(pieces, is_raw=flags["raw"])
 
     call(settings_of(context), show)
-
-
-async def _since(
-    pieces: AsyncGenerator[bytes, None], begin: datetime, *, keeps_times: bool
-) -> AsyncGenerator[bytes, None]:
-    """Give the lines from a moment on of a log whose lines have times; a line without one belongs to that before it."""
-    is_meant, rest = False, b""
-    async with contextlib.aclosing(pieces):
-        async for piece in pieces:
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                is_meant, text = _line_since(line, begin, is_meant=is_meant, keeps_times=keeps_times)
-                if is_meant:
-                    yield text + b"\n"
-    is_meant, text = _line_since(rest, begin, is_meant=is_meant, keeps_times=keeps_times)
-    if is_meant and rest:
-        yield text
-
-
-def _line_since(line: bytes, begin: datetime, *, is_meant: bool, keeps_times: bool) -> tuple[bool, bytes]:
-    """Return whether a line is meant, and how it is shown."""
-    stamp, _, text = line.partition(b" ")
-    try:
-        moment = datetime.fromisoformat(_NANOSECONDS.sub(r"\1", stamp.decode()))
-    except ValueError:
-        return is_meant, line
-    return moment.tzinfo is not None and moment >= begin, line if keeps_times else text
 
 
 def _container_names(job: Job, pod: int) -> list[str]:

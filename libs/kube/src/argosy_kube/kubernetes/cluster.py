@@ -289,7 +289,7 @@ class KubernetesCluster:
         """See Cluster."""
         return await container_names(self._server, self._installation, (handle, ordinal, object_index))
 
-    async def read_log(
+    async def read_log(  # noqa: PLR0913 - what can be said of a log
         self,
         handle: int,
         ordinal: int,
@@ -299,6 +299,7 @@ class KubernetesCluster:
         follow: bool,
         tail_line_count: int | None,
         timestamps: bool = False,
+        since_s: int = 0,
     ) -> AsyncGenerator[bytes, None]:
         """See Cluster."""
         pieces = read_pod_log(
@@ -309,6 +310,7 @@ class KubernetesCluster:
             follow=follow,
             tail_line_count=tail_line_count,
             timestamps=timestamps,
+            since_s=since_s,
         )
         async with contextlib.aclosing(pieces):
             async for piece in pieces:

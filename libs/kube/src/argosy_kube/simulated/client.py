@@ -160,7 +160,7 @@ class SimulatedCluster:
         """See Cluster."""
         return (SIMULATED_CONTAINER,)
 
-    async def read_log(
+    async def read_log(  # noqa: PLR0913 - what can be said of a log
         self,
         handle: int,
         ordinal: int,
@@ -170,10 +170,18 @@ class SimulatedCluster:
         follow: bool,
         tail_line_count: int | None,
         timestamps: bool = False,
+        since_s: int = 0,
     ) -> AsyncGenerator[bytes, None]:
         """See Cluster."""
         run = (handle, ordinal, object_index)
-        request = wire.ReadLog(run=run, container=container, follow=follow, tail=tail_line_count, timestamps=timestamps)
+        request = wire.ReadLog(
+            run=run,
+            container=container,
+            follow=follow,
+            tail=tail_line_count,
+            timestamps=timestamps,
+            since_s=since_s,
+        )
         is_whole = False
         async with contextlib.aclosing(self._watch(request)) as frames:
             async for _, answer, body in frames:

@@ -39,7 +39,7 @@ class LogHost(Protocol):
 _ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 
 
-async def read_simulated_log(
+async def read_simulated_log(  # noqa: PLR0913 - what can be said of a log
     host: LogHost,
     installation: int,
     run: tuple[int, int, int],
@@ -48,6 +48,7 @@ async def read_simulated_log(
     follow: bool,
     tail: int | None,
     timestamps: bool = False,
+    since_s: int = 0,
 ) -> AsyncGenerator[bytes, None]:
     """Give the lines of one pod; see Cluster.read_log.
 
@@ -59,6 +60,7 @@ async def read_simulated_log(
         follow: Go on until the pod has ended or is gone.
         tail: How many lines to begin before the end, None for all.
         timestamps: Begin each line with the time of what it tells of.
+        since_s: Give nothing of what was over by this time, seconds since the Unix epoch.
 
     Raises:
         NotFound: There is no such pod or container.
@@ -72,8 +74,9 @@ async def read_simulated_log(
     version = host.engine.journal.history.version
     lines = _lines(host, present, timestamps=timestamps)
     told = len(lines)
-    if tail is not None:
-        lines = lines[len(lines) - min(tail, len(lines)) :]
+    if int(present.wide[-1, 3]) < since_s * 1_000_000:
+        tail = 0
+    lines = lines if tail is None else lines[len(lines) - min(tail, len(lines)) :]
     if lines:
         yield b"".join(lines)
     if not follow or _has_ended(present):

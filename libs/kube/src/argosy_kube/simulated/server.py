@@ -217,6 +217,7 @@ class _Connection:
             follow=request.follow,
             tail=request.tail,
             timestamps=request.timestamps,
+            since_s=request.since_s,
         )
         async with contextlib.aclosing(pieces):
             async for piece in pieces:

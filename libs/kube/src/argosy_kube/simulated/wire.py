@@ -232,6 +232,8 @@ class ReadLog(_Message):
     """As in Cluster.read_log."""
     timestamps: bool = False
     """As in Cluster.read_log."""
+    since_s: int = 0
+    """As in Cluster.read_log."""
 
 
 class Opened(_Message):

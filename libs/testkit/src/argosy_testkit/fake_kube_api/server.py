@@ -41,6 +41,7 @@ _VERBS: Final = ["create", "delete", "get", "list", "patch", "watch"]
 _UNNAMESPACED: Final = frozenset({"gadgets", "namespaces", "nodes"})
 _TOKEN: Final = "fake-token"  # noqa: S105 - of a server that lives for a test
 _POLL_S: Final = 0.01
+_LOG_TIME: Final = "2026-01-01T00:00:00"
 _METRICS_PATH: Final = "/apis/metrics.k8s.io/v1beta1/pods"
 
 
@@ -330,8 +331,10 @@ class FakeKubeApi:
         key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
         text = self.kubelets.log(pod)
         sent = len(text)
+        if request.query.get("sinceTime", "") > _LOG_TIME:
+            text = b""
         if request.query.get("timestamps") == "true":
-            text = b"".join(b"2026-01-01T00:00:00.000000000Z " + line for line in text.splitlines(keepends=True))
+            text = b"".join(f"{_LOG_TIME}.000000000Z ".encode() + line for line in text.splitlines(keepends=True))
         if "tailLines" in request.query:
             count = int(request.query["tailLines"])
             text = b"".join(text.splitlines(keepends=True)[-count:]) if count else b""

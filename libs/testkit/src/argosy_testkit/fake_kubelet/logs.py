@@ -100,6 +100,9 @@ class LogServer:
         if "sinceSeconds" in request.query:
             oldest_s = time.time() - float(request.query["sinceSeconds"])
             lines = [pair for pair in lines if pair[0] >= oldest_s]
+        if "sinceTime" in request.query:
+            oldest_s = dt.datetime.fromisoformat(request.query["sinceTime"]).timestamp()
+            lines = [pair for pair in lines if pair[0] >= oldest_s]
         if "tailLines" in request.query:
             count = int(request.query["tailLines"])
             lines = lines[-count:] if count else []

@@ -22,6 +22,7 @@ from argosy_store.rows import JobRecord, RunRecord
 
 __all__ = ["find_run", "forward_log", "pod_position", "read_log"]
 
+_LAST_S = 253_402_300_799  # the year 9999 ends
 _OVER = frozenset(
     {RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.LOST, RunState.RETURNED, RunState.PREEMPTED}
 )
@@ -103,6 +104,7 @@ async def read_log(
         follow=request.follow,
         tail_line_count=request.tail_line_count if request.HasField("tail_line_count") else None,
         timestamps=request.timestamps,
+        since_s=min(max(request.since_time.seconds, 0), _LAST_S),
     )
     try:
         async with contextlib.aclosing(view.read_log(run.cluster, asked)) as pieces:

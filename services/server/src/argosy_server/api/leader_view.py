@@ -138,6 +138,8 @@ class LogRequest:
     """Last lines to begin with; None means all."""
     timestamps: bool = False
     """Each line begins with its time."""
+    since_s: int = 0
+    """Only lines of this time or later, seconds since the Unix epoch; 0 means all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
 
@@ -43,7 +44,7 @@ async def container_names(server: ApiServer, installation: str, run: tuple[int, 
         raise BackendUnavailable(f"reading a pod: {str(cause) or type(cause).__name__}") from cause
 
 
-async def read_pod_log(
+async def read_pod_log(  # noqa: PLR0913 - what can be said of a log
     server: ApiServer,
     installation: str,
     run: tuple[int, int, int],
@@ -52,6 +53,7 @@ async def read_pod_log(
     follow: bool,
     tail_line_count: int | None,
     timestamps: bool = False,
+    since_s: int = 0,
 ) -> AsyncGenerator[bytes, None]:
     """Give what a container of one of our pods wrote; see Cluster.read_log.
 
@@ -63,6 +65,7 @@ async def read_pod_log(
         follow: Go on until the container has ended.
         tail_line_count: How many lines before the end to begin, None for the beginning.
         timestamps: Begin each line with its time.
+        since_s: Only lines of this time or later, seconds since the Unix epoch; 0 for all.
 
     Raises:
         NotFound: There is no such pod or container.
@@ -84,6 +87,8 @@ async def read_pod_log(
         query = f"container={quote(name, safe='')}"
         query += "&follow=true" if follow else ""
         query += "&timestamps=true" if timestamps else ""
+        since = datetime.fromtimestamp(since_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        query += f"&sinceTime={since}" if since_s else ""
         query += "" if tail_line_count is None else f"&tailLines={tail_line_count}"
         async with server.stream(f"{path}?{query}", idle_s=None, accept="*/*") as content:
             async for piece in content.iter_any():

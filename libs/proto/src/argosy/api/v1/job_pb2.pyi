@@ -804,7 +804,7 @@ class BatchGetJobStagesResponse(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobStanding, _Mapping]]] = ..., pools_without_leader: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetJobLogRequest(_message.Message):
-    __slots__ = ("id", "attempt", "pod", "container", "follow", "tail_line_count", "member", "timestamps")
+    __slots__ = ("id", "attempt", "pod", "container", "follow", "tail_line_count", "member", "timestamps", "since_time")
     ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     POD_FIELD_NUMBER: _ClassVar[int]
@@ -813,6 +813,7 @@ class GetJobLogRequest(_message.Message):
     TAIL_LINE_COUNT_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_TIME_FIELD_NUMBER: _ClassVar[int]
     id: str
     attempt: int
     pod: int
@@ -821,7 +822,8 @@ class GetJobLogRequest(_message.Message):
     tail_line_count: int
     member: int
     timestamps: bool
-    def __init__(self, id: _Optional[str] = ..., attempt: _Optional[int] = ..., pod: _Optional[int] = ..., container: _Optional[str] = ..., follow: bool = ..., tail_line_count: _Optional[int] = ..., member: _Optional[int] = ..., timestamps: bool = ...) -> None: ...
+    since_time: _timestamp_pb2.Timestamp
+    def __init__(self, id: _Optional[str] = ..., attempt: _Optional[int] = ..., pod: _Optional[int] = ..., container: _Optional[str] = ..., follow: bool = ..., tail_line_count: _Optional[int] = ..., member: _Optional[int] = ..., timestamps: bool = ..., since_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class GetJobLogResponse(_message.Message):
     __slots__ = ("data",)

@@ -247,7 +247,7 @@ class Confirmed(_message.Message):
     def __init__(self) -> None: ...
 
 class LogRequest(_message.Message):
-    __slots__ = ("request", "handle", "attempt", "object", "container", "follow", "tail_line_count", "credit_bytes", "member", "timestamps")
+    __slots__ = ("request", "handle", "attempt", "object", "container", "follow", "tail_line_count", "credit_bytes", "member", "timestamps", "since_s")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -258,6 +258,7 @@ class LogRequest(_message.Message):
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_S_FIELD_NUMBER: _ClassVar[int]
     request: int
     handle: int
     attempt: int
@@ -268,7 +269,8 @@ class LogRequest(_message.Message):
     credit_bytes: int
     member: int
     timestamps: bool
-    def __init__(self, request: _Optional[int] = ..., handle: _Optional[int] = ..., attempt: _Optional[int] = ..., object: _Optional[int] = ..., container: _Optional[str] = ..., follow: bool = ..., tail_line_count: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., member: _Optional[int] = ..., timestamps: bool = ...) -> None: ...
+    since_s: int
+    def __init__(self, request: _Optional[int] = ..., handle: _Optional[int] = ..., attempt: _Optional[int] = ..., object: _Optional[int] = ..., container: _Optional[str] = ..., follow: bool = ..., tail_line_count: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., member: _Optional[int] = ..., timestamps: bool = ..., since_s: _Optional[int] = ...) -> None: ...
 
 class LogChunk(_message.Message):
     __slots__ = ("request", "data")

@@ -156,4 +156,5 @@ def _request(number: int, request: LogRequest) -> executor_pb2.LogRequest:
         tail_line_count=-1 if request.tail_line_count is None else request.tail_line_count,
         credit_bytes=WINDOW_BYTES,
         timestamps=request.timestamps,
+        since_s=request.since_s,
     )
