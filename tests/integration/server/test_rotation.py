@@ -16,9 +16,11 @@ from argosy.channel_credentials import ChannelCredentials, hash_token
 from argosy_cli.certificates import Authority, CertificateText, make_authority
 from argosy_client import ArgosyClient, JobDraft, Queue
 from argosy_core.errors import NotAuthenticated
-from argosy_runtime.access.guard import AccessSettings
+from argosy_runtime.access.guard import AccessSettings, OidcSettings
 from argosy_runtime.grpc_server import GrpcSettings
+from argosy_testkit.fake_issuer import CLIENT_ID, FakeIssuer
 
+CERTIFICATES = Path(__file__).parents[2] / "certificates"
 TIMEOUT_S = 20.0
 POD = """{"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "main", "image": "busybox", "resources":
 {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}}]}}"""
@@ -106,6 +108,33 @@ async def test_no_call_fails_while_certificate_and_token_are_replaced(
                 await call_for_ever(old)
         assert load.failures == []
         assert load.count >= 60
+
+
+async def test_no_call_fails_while_an_issuer_changes_its_key(serve: Any, database_url: str, tmp_path: Path) -> None:
+    """Both keys are published for a while, as issuers do: tokens of either count, those of the new one at once."""
+    own = tmp_path / "own"
+    with FakeIssuer(CERTIFICATES / "server.pem", CERTIFICATES / "server.key") as issuer:
+        own.write_text(issuer.token())
+        oidc = OidcSettings(
+            issuer=issuer.url, audiences=(CLIENT_ID,), authority_file=str(CERTIFICATES / "authority.pem")
+        )
+        access = AccessSettings(oidc=oidc, admins=("user:alice",))
+        grpc = GrpcSettings(listen="127.0.0.1:0", calls_per_s=0.0)
+        credentials = ChannelCredentials(token_file=str(own))
+        async with serve(database_url, access=access, grpc=grpc) as api, asyncio.timeout(TIMEOUT_S):
+            async with ArgosyClient(api.app.server.address, credentials=credentials) as alice:
+                await alice.create_queue(Queue(name="red", namespaces=("default",)))
+            load = Load(api.app.server.address, credentials)
+            calling = asyncio.ensure_future(load.run())
+            await load.go_on()
+            old = list(issuer.published)
+            issuer.rotate("second")
+            issuer.published += old
+            own.write_text(issuer.token())
+            await load.go_on(40)
+            calling.cancel()
+            assert issuer.asked["/keys"] == 2
+            assert load.failures == []
 
 
 def with_token(credentials: ChannelCredentials, folder: Path, token: str) -> ChannelCredentials:
