@@ -211,6 +211,7 @@ def test_job_states_of_options_are_those_of_the_client() -> None:
     ("arguments", "code", "text"),
     [
         pytest.param(["qeue"], 2, "There is no command 'qeue'. Did you mean 'queue'?", id="misspelt command"),
+        pytest.param(["cordon"], 2, "There is no command 'cordon'. `argosy --help` lists them.", id="no near command"),
         pytest.param(["queue", "create"], 2, "Missing argument 'NAME'", id="argument missing"),
         pytest.param(["queue", "list", "-o", "xml"], 2, "'xml' is not one of", id="output form"),
         pytest.param(["queue", "create", "q", "--weight", "-1"], 2, "-1.0 is not in the range", id="out of range"),

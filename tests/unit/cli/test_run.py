@@ -183,6 +183,12 @@ def test_run_on_several_pods_is_one_job_with_a_group(ended: FakeApi, argosy: Any
     assert (refused.code, "--members" in refused.err) == (125, True)
 
 
+def test_job_that_nothing_can_hold_is_told_at_once(ended: FakeApi, argosy: Any) -> None:
+    """The server's warnings are shown, so that nobody waits for what never comes."""
+    ended.warnings = [job_pb2.SubmitWarning(field="specs[0]", description="no node can ever hold it")]
+    assert "warning: no node can ever hold it" in argosy("run", "--cpu", "400", "--detach", "--", "true").err
+
+
 def test_distributed_job_that_was_printed_can_be_submitted_again(ended: FakeApi, argosy: Any, tmp_path: Path) -> None:
     """What `jobs ID -o json` prints of groups is what a document says of them."""
     assert argosy("run", "--members", "4", "--share-nodes", "--", "true").code == 0

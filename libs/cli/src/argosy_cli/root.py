@@ -50,7 +50,7 @@ class _LazyGroup(click.Group):
         if name not in COMMANDS and not name.startswith("-"):
             import difflib
 
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
             hint = f" Did you mean {near[0]!r}?" if near else " `argosy --help` lists them."
             raise click.UsageError(f"There is no command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)

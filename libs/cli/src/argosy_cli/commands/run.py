@@ -20,7 +20,7 @@ from argosy_cli.commands.watch import follow
 from argosy_cli.exits import ExitCode
 from argosy_cli.job_ids import whole_ids
 from argosy_cli.options import Settings, common_options, duration, settings_of
-from argosy_cli.output import print_value, show_error
+from argosy_cli.output import print_value, show_error, shown
 from argosy_cli.session import call
 from argosy_core.errors import AlreadyExists, ArgosyError, InvalidRequest, NotFound
 
@@ -362,7 +362,7 @@ async def submit_drafts(
     others = await whole_ids(client, after)
     for part in split_drafts([replace(draft, after=others) for draft in drafts]):
         try:
-            ids += await client.submit(part)
+            answer = await client.submit_checked(part)
         except NotFound:
             if not makes_queue or ids:
                 raise
@@ -370,7 +370,10 @@ async def submit_drafts(
                 await client.create_queue(Queue(name=DEFAULT_QUEUE))
             except AlreadyExists:
                 click.echo("somebody else made the queue", err=True)
-            ids += await client.submit(part)
+            answer = await client.submit_checked(part)
+        ids += answer.job_ids
+        for told in answer.warnings:
+            click.echo(shown(f"warning: {told.description}"), err=True)
     return ids
 
 
