@@ -59,9 +59,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "ARGOSY_SAMPLER_PLUGINS": "node-hours,prefer-label,one-per-rack",
         "ARGOSY_SAMPLER_PLUGIN_SETTINGS": "prefer-label.label=kubernetes.io/hostname,prefer-label.value=c1-n00002,"
         "one-per-rack.most=100",
-        "ARGOSY_SERVER_LEADER_PLUGINS": "cluster-costs,start-together,recording",
+        "ARGOSY_SERVER_LEADER_PLUGINS": "cluster-costs,start-together,attach-disk,recording",
         "ARGOSY_SERVER_LEADER_PLUGIN_SETTINGS": "cluster-costs.c2=2.5,cluster-costs.c1=1,"
-        f"recording.path={tmp_path / 'recorded'}",
+        f"recording.path={tmp_path / 'recorded'},attach-disk.directory={tmp_path / 'disks'}",
         "ARGOSY_SERVER_LEADER_PLUGIN_WEIGHTS": "cluster-costs=10",
         "ARGOSY_SERVER_LEADER_ROUND_CLUSTERS_TO_SAMPLE_RATIO": "1",
         "ARGOSY_SERVER_LEADER_ROUND_SPREAD": "false",
@@ -111,6 +111,25 @@ def test_examples_choose_cluster_and_node_and_pre_bind_comes_before_post_bind(ho
     later = run_jobs(home, "second", 4)
     assert {cluster for cluster, _ in later} == {"c1"}
     assert ("c1", "c1-n00002") not in later
+    check_disks(home)
+
+
+def check_disks(home: Path) -> None:
+    """Check that a disk is attached to a job's node, and that another job waits for it until it is free."""
+    labels, disk = "labels: {example.com/disk: scratch}\n", home.parent / "disks" / "scratch"
+    ((cluster, node),) = run_jobs(home, "first-disk", 1, labels)
+    (attached,) = disk.iterdir()
+    assert attached.read_text() == f"{cluster}/{node}\n"
+    submit(home, "second-disk", 1, labels)
+    (job,) = argosy(home, "jobs", "--queue", "science", "--job-set", "second-disk")
+    while "disk scratch is attached elsewhere" not in argosy(home, "explain", job["id"])["summary"]:
+        pass  # the test's time limit ends it
+    attached.unlink()
+    while argosy(home, "jobs", "--queue", "science", "--job-set", "second-disk")[0]["state"] != "running":
+        pass  # likewise
+    (attached,) = disk.iterdir()
+    (run,) = argosy(home, "jobs", "--queue", "science", "--job-set", "second-disk")[0]["runs"][-1:]
+    assert attached.read_text() == f"{run['cluster']}/{run['node']}\n"
 
 
 def test_example_starts_a_group_together(home: Path) -> None:
