@@ -6,6 +6,7 @@ at a time on the same state. `least` is the lowest level at which some subtree h
 placement can beat, and for one sub-group always reached by some placement. For several sub-groups the bound holds for
 each by itself, so a gang that does not reach it may still be the best there is.
 
+`fat_tree_through_sampler` are such gangs as a sampler's session answers, places and reserves them, in processor time.
 `sampler_session` is the small gangs as a sampler's session places them, in one commit of all members, and `whole_round`
 as a leader has them placed: chosen, asked for, committed and put into a plan.
 
@@ -102,6 +103,86 @@ def measure(topology: Topology, rng: np.random.Generator, count: int, *, group_c
     return rows
 
 
+def through_sampler(topology: Topology, rng: np.random.Generator, count: int, group_count: int) -> list[dict[str, Any]]:
+    """Have a sampler's session answer and place gangs of whole nodes in each state; return a row for each.
+
+    The time of a gang is that of the question whether it fits and of the commit of all its members; then it is let go.
+    """
+    rows = []
+    racks = [f"{node // NODES}" for node in range(NODE_COUNT)]
+    specs = [
+        NodeSpec(name=f"n{node}", total={"cpu": 1000}, labels={"rack": rack, "pod": f"{int(rack) // RACKS}"})
+        for node, rack in enumerate(racks)
+    ]
+    pod, empty = SchedulingClass(requests=(("cpu", 1000),)), np.zeros(0, np.int32)
+    for full_ratio in (0.5, 0.7, 0.9):
+        for in_blocks in (False, True):
+            ledger = NodeLedger(topology=["rack", "pod"])
+            ledger.put_nodes(specs)
+            session = SamplerSession(ledger, NodeSampler(ledger), rng)
+            session.define([(1, pod)])
+            open_ = free_nodes(rng, full_ratio, in_blocks=in_blocks)
+            full = np.flatnonzero(~open_).astype(np.int32)
+            taken = Placements(
+                members=Members.of(full + 10_000, np.ones(full.size)),
+                class_ids=np.ones(full.size, np.int32),
+                node=np.arange(full.size, dtype=np.int32),
+                nodes=tuple(f"n{node}" for node in full.tolist()),
+            )
+            session.take_placements(taken, is_last=True)
+            place = np.array([int(name[1:]) for name in ledger.nodes.names])
+            least_count, placed_count, times_s, classes = 0, 0, [], dict[tuple[int, ...], int]()
+            for number in range(count):
+                sizes = tuple(rng.choice(SIZES, group_count).tolist())
+                if sizes not in classes:
+                    classes[sizes] = 2 + len(classes)
+                    groups = [GangGroup(pod=pod, minimum=size, maximum=size, whole_nodes=True) for size in sizes]
+                    session.define([(classes[sizes], SchedulingClass.of_gang(groups))])
+                members = Members.of(np.full(sum(sizes), number + 1), np.ones(sum(sizes)), np.arange(sum(sizes)))
+                began_s = time.process_time()
+                session.sample(1, asked_for(np.array([classes[sizes]], np.int32), 1, ("cpu",)))
+                reply = session.commit(
+                    1,
+                    CommitRequest(
+                        members=members,
+                        class_ids=np.full(sum(sizes), classes[sizes], np.int32),
+                        offset=np.zeros(sum(sizes) + 1, np.int32),
+                        candidate=empty,
+                    ),
+                )
+                times_s.append(time.process_time() - began_s)
+                if (reply.node >= 0).all():
+                    placed_count += 1
+                    parts = np.split(place[reply.node], np.cumsum(sizes)[:-1])
+                    hops = max(topology.hops_between(part) for part in parts)
+                    least_count += hops == max(least_hops(topology, open_, size) for size in sizes)
+                    session.release(1, members)
+            rows.append(
+                {
+                    "full_ratio": full_ratio,
+                    "in_blocks": in_blocks,
+                    "sub_groups": group_count,
+                    "gangs": count,
+                    "placed": placed_count,
+                    "fewest_hops_ratio": round(least_count / max(placed_count, 1), 4),
+                    "p50_ms": round(float(np.quantile(times_s, 0.5)) * 1000, 3),
+                    "p99_ms": round(float(np.quantile(times_s, 0.99)) * 1000, 3),
+                }
+            )
+    return rows
+
+
+def asked_for(class_ids: np.ndarray, wanted: int, resources: tuple[str, ...]) -> SampleRequest:
+    """Return a request about some classes."""
+    return SampleRequest(
+        class_ids=class_ids,
+        wanted=np.full(class_ids.size, wanted, np.int32),
+        complete=np.zeros(class_ids.size, np.int8),
+        resources=resources,
+        nodes_to_sample_ratio=0.04,
+    )
+
+
 def small_gangs(rng: np.random.Generator, *, gang_count: int = 3000, node_count: int = 5000) -> dict[str, Any]:
     """Place gangs of three pods on shared nodes of 32 cores, taking what each gets; return the time of one."""
     topology = Topology.of(node_count, [[f"{node // 25}" for node in range(node_count)]])
@@ -144,16 +225,7 @@ def in_a_session(rng: np.random.Generator, *, gang_count: int = 3000, node_count
     session.take_placements(empty, is_last=True)
     class_ids = np.arange(1, 5, dtype=np.int32)
     began_s = time.process_time()
-    session.sample(
-        1,
-        SampleRequest(
-            class_ids=class_ids,
-            wanted=np.full(4, gang_count // 4, np.int32),
-            complete=np.zeros(4, np.int8),
-            resources=("cpu", "memory"),
-            nodes_to_sample_ratio=0.04,
-        ),
-    )
+    session.sample(1, asked_for(class_ids, gang_count // 4, ("cpu", "memory")))
     sampled_s = time.process_time()
     reply = session.commit(
         1,
@@ -206,6 +278,9 @@ def main() -> None:
         "benchmark": "gangs",
         "nodes": NODE_COUNT,
         "fat_tree": [row for count in (1, 3) for row in measure(topology, rng, chosen.gangs, group_count=count)],
+        "fat_tree_through_sampler": [
+            row for count in (1, 3) for row in through_sampler(topology, rng, chosen.gangs, count)
+        ],
         "shared_nodes": small_gangs(rng),
         "sampler_session": in_a_session(rng),
         "whole_round": in_a_round(),
