@@ -59,6 +59,8 @@ HEARTBEAT_S = 5.0
 
 parts_key = pytest.StashKey[dict[str, str]]()
 """Real parts that this run used, with their versions."""
+ends_key = pytest.StashKey[dict[str, Callable[[], None]]]()
+"""What ends each shared part that runs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -100,6 +102,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
     """Schedule the processes of `make test-real`, in the order of the tests."""
     config.option.loadscopereorder = False
     return ModulesInOrder(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End a shared part after the last test that shares it: one that idles takes CPU from all that come later."""
+    part = shared_part(item.nodeid)
+    if part is not None and (nextitem is None or shared_part(nextitem.nodeid) != part):
+        item.config.stash.get(ends_key, {}).pop(part, lambda: None)()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -172,18 +182,23 @@ def kube_api_factory(real_directory: Path, note_part: Callable[[str, str], None]
 
 
 @pytest.fixture(scope="session")
-def kube_api(kube_api_factory: Callable[..., KubeApi]) -> KubeApi:
+def kube_api(kube_api_factory: Callable[..., KubeApi], pytestconfig: pytest.Config) -> KubeApi:
     """The cluster that tests share: control plane with controllers, fake kubelet, no nodes; RBAC is on.
 
     A test uses namespaces and node names of its own.
     """
-    return kube_api_factory()
+    cluster = kube_api_factory()
+    pytestconfig.stash.setdefault(ends_key, {})["kube_api"] = cluster.stop
+    return cluster
 
 
 @pytest.fixture(scope="session")
-def pulsar_broker(real_directory: Path, note_part: Callable[[str, str], None]) -> Iterator[Broker]:
+def pulsar_broker(
+    real_directory: Path, note_part: Callable[[str, str], None], pytestconfig: pytest.Config
+) -> Iterator[Broker]:
     """The Pulsar broker that tests share; a test that stops it starts it again."""
     broker = Broker(real_directory / "pulsar", tell=_tell)
+    pytestconfig.stash.setdefault(ends_key, {})["pulsar_broker"] = broker.kill
     try:
         broker.start()
         note_part("Pulsar broker", f"{broker.version} ({'container' if broker.is_container else 'process'})")

@@ -22,14 +22,19 @@ _CLUSTERS = ("a", "b")
 class PoolMachine(RuleBasedStateMachine):
     """Draws steps; jobs are drawn by number."""
 
-    @initialize(seed=st.integers(0, 1000))
-    def begin(self, *, seed: int) -> None:
-        """Make a small pool that fills up soon."""
+    @initialize(seed=st.integers(0, 1000), excess_ratio=st.sampled_from([0.2, 1e9]))
+    def begin(self, *, seed: int, excess_ratio: float) -> None:
+        """Make a small pool that fills up soon, where shares cap what is never preempted and where they do not."""
         self.world = LeaderWorld(
             clusters={"a": 2, "b": 1},
             queues={"alice": 1, "bob": 3, "zero": 0},
             settings=RoundSettings(
-                max_failed_attempts=3, max_runs=4, waiting_heads=2, max_round_leases=9, excess_budget_min=1.0
+                max_failed_attempts=3,
+                max_runs=4,
+                waiting_heads=2,
+                max_round_leases=9,
+                excess_budget_min=1.0,
+                non_preemptible_excess_ratio=excess_ratio,
             ),
             seed=seed,
         )

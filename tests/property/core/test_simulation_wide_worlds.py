@@ -155,7 +155,7 @@ def test_an_answer_before_the_commit_is_caught(monkeypatch: Patch) -> None:
         intact(self, number, replica)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ApiRole, "_take", take)
-    assert fails_within(5, _wide, first=5)
+    assert fails_within(5, _wide, first=7)
 
 
 def test_callers_that_do_not_repeat_lose_jobs(monkeypatch: Patch) -> None:

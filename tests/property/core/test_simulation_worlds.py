@@ -182,7 +182,7 @@ def test_without_knowing_what_was_seen_a_pod_made_again_is_caught(monkeypatch: P
         intact(self, stream, replace(rows, seen=np.zeros(rows.handle.size, dtype=np.bool_)))  # type: ignore[arg-type]
 
     monkeypatch.setattr(ExecutorActor, "take_rows", forget)
-    assert fails_within(60, _draw, first=8)
+    assert fails_within(60, _draw, first=13)
 
 
 def test_without_the_fence_a_call_of_a_replaced_executor_is_caught(monkeypatch: Patch) -> None:
@@ -192,7 +192,7 @@ def test_without_the_fence_a_call_of_a_replaced_executor_is_caught(monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("settled_after_s", "first"), [(0.0, 1), (15.0, 4)], ids=["at once", "after the fence, but not the calls"]
+    ("settled_after_s", "first"), [(0.0, 2), (15.0, 1)], ids=["at once", "after the fence, but not the calls"]
 )
 def test_without_waiting_for_a_predecessors_calls_a_pod_made_after_its_loss_is_caught(
     monkeypatch: Patch, settled_after_s: float, first: int
@@ -242,7 +242,7 @@ def test_without_in_flight_runs_in_the_list_over_commitment_is_caught(monkeypatc
         )
 
     monkeypatch.setattr(sessions, "placements_of", omit)
-    assert fails_within(20, _torn_world)
+    assert fails_within(20, _torn_world, first=1)
 
 
 def test_rows_sent_before_the_commit_are_caught(monkeypatch: Patch) -> None:
