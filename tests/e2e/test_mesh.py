@@ -9,11 +9,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from argosy_cli.root import run
@@ -179,42 +177,6 @@ def test_running_jobs_are_cancelled_and_shares_tell_who_holds_what(argosy: Comma
     assert share["weight"] == 2.0
     assert share["usageCores"] >= 8
     assert watched == "8 cancelled"
-
-
-def test_queues_filled_behind_a_cordon_share_the_cores_by_weight(argosy: CommandLine) -> None:
-    """1 to 9: in each three seconds until a backlog ends the light queue holds 7 to 13 % of the cores held.
-
-    The jobs have a lifetime: those without one stay below a share that idle queues have a part in.
-    """
-    counts = {"light": 112, "heavy": 1008}
-    argosy("queue", "create", "light", "--weight", "1")
-    argosy("queue", "create", "heavy", "--weight", "9")
-    for cluster in ("c1", "c2"):
-        argosy("cluster", "cordon", cluster)
-    for queue, count in counts.items():
-        argosy.submit("full", queue=queue, count=count, run_time="1s-3s", cores=0.25)
-    known: dict[str, int] = {}
-    while [known.get(queue) for queue in counts] != list(counts.values()):
-        known = {share["queue"]: share["queuedCount"] for share in argosy.json("shares")["shares"]}
-    for cluster in ("c1", "c2"):
-        argosy("cluster", "uncordon", cluster)
-
-    leases, ends = [], []
-    for queue, count in counts.items():
-        assert argosy("watch", queue, "full").strip() == f"{count} succeeded"
-        runs = [job["runs"][-1] for job in argosy.json("jobs", "--queue", queue, "--limit", str(count))]
-        leases.append(sorted(datetime.fromisoformat(run["leaseTime"]).timestamp() for run in runs))
-        ends.append(sorted(datetime.fromisoformat(run["endTime"]).timestamp() for run in runs))
-
-    first_s, last_s = min(one[0] for one in leases), min(one[-1] for one in leases)
-    assert last_s - first_s > 4
-    for begin_s in np.arange(first_s, last_s - 3, 0.25):
-        moments = np.arange(begin_s, begin_s + 3, 0.01)
-        light, heavy = (
-            (np.searchsorted(leased, moments, "right") - np.searchsorted(ended, moments, "right")).mean()
-            for leased, ended in zip(leases, ends, strict=True)
-        )
-        assert 0.07 <= light / (light + heavy) <= 0.13
 
 
 def test_replay_says_by_its_exit_code_that_a_job_was_cancelled(argosy: CommandLine) -> None:

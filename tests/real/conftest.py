@@ -47,8 +47,16 @@ SHARED_PARTS = {
     ),
 }
 """Parts that are started once, and the modules that share each: one process runs these, one after the other."""
-FIRST = ("test_long_outage.py", *SHARED_PARTS["kube_api"], *SHARED_PARTS["pulsar_broker"])
-"""What begins: a module that takes minutes and hardly any CPU, and those that take longest together."""
+FIRST = (
+    "real/eventlog/test_long_outage",
+    "real/local/test_fair_mesh",
+    *SHARED_PARTS["kube_api"],
+    "real/store/test_fail_over",
+    "real/local/test_pages",
+    "real/local/test_replay",
+    *SHARED_PARTS["pulsar_broker"],
+)
+"""What begins: five minutes that take hardly any CPU, beside them modules that look at the clock, and the longest."""
 LEFT_SOCKET = (
     "ignore:Exception ignored in. <(socket.socket|function _SelectorTransport):pytest.PytestUnraisableExceptionWarning"
 )
