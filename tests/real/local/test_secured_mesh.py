@@ -6,27 +6,34 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
+import numpy as np
+import psycopg
 import pytest
 
 from argosy.channel_credentials import ChannelCredentials, open_aio_channel
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_client import ArgosyClient, ChangeResult, JobDraft, JobSelector, Queue
-from argosy_core.access import Grant, Verb
+from argosy_core.access import ClusterPart, Grant, Verb
 from argosy_core.errors import NotAuthenticated, NotFound, NotPermitted
 from argosy_local.compose import ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
+from argosy_runtime.joining import JoinSettings, Membership
+from argosy_store.ended_sessions import list_ended_sessions
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 TENANTS: Final = ("red", "blue", "mallory")
 LIMIT_S: Final = 120.0
+OUT_S: Final = 5.0
+"""A revoked cluster is out within so many seconds."""
 POD: Final = """{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"annotations":
 {{"argosy.dev/simulated-run-time": "{seconds}"}}}}, "spec": {{"containers": [{{"name": "main", "image": "busybox",
 "resources": {{"requests": {{"cpu": "1", "memory": "1Gi"}}, "limits": {{"cpu": "1", "memory": "1Gi"}}}}}}]}}}}"""
@@ -235,3 +242,107 @@ async def test_hostile_cluster_speaks_for_no_other(tenancy: Tenancy) -> None:
         ("c1", True, True),
         ("c2", True, True),
     ]
+
+
+async def test_compromised_cluster_harms_no_other_and_is_out_once_it_is_revoked(
+    tenancy: Tenancy, tmp_path: Path
+) -> None:
+    """It was invited, and says what it likes: of runs that are not its own nothing is applied, what cannot be true ends
+    its session, which operators are told, and a revocation ends it within seconds; the others' jobs go on.
+    """
+    mesh, red, admin = tenancy.mesh, tenancy.clients["red"], tenancy.clients["admin"]
+    invitation = tmp_path / "invitation"
+    invitation.write_text((await admin.invite_cluster("c3")).token)
+    membership = Membership(
+        JoinSettings(folder=str(tmp_path), token_file=str(invitation), address=mesh.server),
+        ChannelCredentials(authority_file=str(mesh.secrets.folder / "authority.pem") if mesh.secrets else ""),
+        cluster="c3",
+        part=ClusterPart.EXECUTOR,
+        server_addresses=[mesh.address("leader")],
+    )
+    await membership.join("uid-of-c3")
+    jobs = await submit(red, "red", 32, seconds=2.0)
+    working = asyncio.ensure_future(ended(red, "red"))
+    async with open_aio_channel(mesh.address("leader"), membership.credentials, []) as channel:
+        sync = executor_pb2_grpc.ExecutorServiceStub(channel).Sync
+        hello = executor_pb2.Hello(cluster="c3", cluster_uid="uid-of-c3", process_id=bytes(15) + b"3", pool="default")
+        for lie in LIES:
+            session = await welcomed(sync(), hello)
+            await session.write(lie)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await to_the_end(session)
+            assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        handles = await asyncio.to_thread(handles_of, mesh.database_url)
+        session = await welcomed(sync(), hello)
+        batch = 0
+        while not working.done():  # the others' runs, which it has heard of, in every state
+            for state in range(1, 9):
+                batch += 1
+                await session.write(executor_pb2.SyncRequest(states=states_of(batch, handles, state)))
+            await asyncio.sleep(0.05)
+        assert working.result() == {"succeeded": 32}
+        for job in (await red.get_jobs(jobs))[0]:
+            assert [(run.state, run.cluster in {"c1", "c2"}) for run in job.runs] == [("succeeded", True)]
+        assert batch > 0
+        began_s = time.monotonic()
+        await admin.revoke_cluster("c3")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await to_the_end(session)
+        assert time.monotonic() - began_s < OUT_S
+        assert refused.value.code() in {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
+    told = await asyncio.to_thread(list_ended_sessions, mesh.database_url)
+    assert [(one.cluster, one.role) for one in told] == [("c3", "executor")] * len(LIES)
+    connected = {one.name: one.executor_connected async for one in admin.list_clusters()}
+    assert connected == {"c1": True, "c2": True, "c3": False}
+
+
+def handles_of(url: str) -> list[int]:
+    """Return the handles of all jobs."""
+    with psycopg.connect(url) as connection:
+        return [handle for (handle,) in connection.execute("SELECT handle FROM jobs")]
+
+
+def states_of(batch: int, handles: Sequence[int], state: int) -> executor_pb2.StateBatch:
+    """Return a batch that says the first attempts of jobs are in a state."""
+    count = len(handles)
+
+    def column(code: str, values: Sequence[int]) -> bytes:
+        return np.array(values, dtype=code).tobytes()
+
+    return executor_pb2.StateBatch(
+        batch=batch,
+        handle_column=column("<i8", handles),
+        attempt_column=column("<i4", [1] * count),
+        object_column=column("<i2", [0] * count),
+        state_column=column("i1", [state] * count),
+        time_us_column=column("<i8", [1_700_000_000_000_000] * count),
+        exit_code_column=column("<i4", [1] * count),
+        failure_column=column("i1", [0] * count),
+        message_column=column("<i4", [-1] * count),
+        uid_column=bytes(16 * count),
+    )
+
+
+LIES: Final = (
+    executor_pb2.SyncRequest(states=states_of(1, range(1, 50), 99)),
+    executor_pb2.SyncRequest(states=states_of(1, [-1], 4)),
+    executor_pb2.SyncRequest(hello=executor_pb2.Hello(cluster="c2")),
+    executor_pb2.SyncRequest(log_end=executor_pb2.LogEnd(request=-5)),
+    executor_pb2.SyncRequest(seen=executor_pb2.SeenRuns(handle_column=b"x", attempt_column=b"yy")),
+)
+"""What no executor says: states and runs that there cannot be, another's name, a wrong number, half a column."""
+
+
+async def welcomed(session: Any, hello: executor_pb2.Hello) -> Any:
+    """Return a session once it is welcomed."""
+    await session.write(executor_pb2.SyncRequest(hello=hello))
+    async with asyncio.timeout(LIMIT_S):
+        assert (await session.read()).HasField("welcome")
+    return session
+
+
+async def to_the_end(session: Any) -> None:
+    """Read what a session answers until it ends."""
+    async with asyncio.timeout(LIMIT_S):
+        while await session.read() is not grpc.aio.EOF:
+            pass

@@ -69,6 +69,9 @@ class MeshSecrets:
         if not cluster:
             flags += ["--access-tokens-file", str(self.tokens_file), "--access-admins", f"user:{ADMINISTRATOR}"]
             flags += ["--api-default-namespace", "shared"]
+        if kind == "api":  # clusters of other machines' processes are invited, as in any installation
+            flags += ["--access-authority-file", authority]
+            flags += ["--access-authority-key-file", str(self.folder / "authority.key")]
         return tuple(flags)
 
     def add_token(self, name: str, *groups: str) -> Path:
