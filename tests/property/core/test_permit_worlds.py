@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from argosy_core.ledger import NodeLedger, PermitBook, PermitSettings
+from argosy_core.ledger.permit_notes import NotedPermits, read_note
 from argosy_testkit.permit_world import PermitWorld
 
 _EVENTS = 1000
@@ -26,6 +27,17 @@ def ledgers_with(book: type[PermitBook]) -> Callable[..., NodeLedger]:
     return make
 
 
+def ledgers_with_notes(notes: type[NotedPermits]) -> Callable[..., NodeLedger]:
+    """Return what makes ledgers that keep notes otherwise."""
+
+    def make(*, permits: PermitSettings) -> NodeLedger:
+        ledger = NodeLedger(permits=permits)
+        ledger.permits.notes = notes(ledger.permits.pods, permits.noted_by, quiet_s=permits.note_quiet_s)
+        return ledger
+
+    return make
+
+
 def play(world: PermitWorld) -> None:
     """Let everything happen."""
     for number in range(_EVENTS):
@@ -34,12 +46,13 @@ def play(world: PermitWorld) -> None:
             world.check_books()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_no_node_is_promised_twice_in_random_worlds(seed: int) -> None:
-    """Restarts of every part, lost and repeated messages, late watches, leases that run out."""
-    world = PermitWorld(seed, restart_ratio=0.002)
+@pytest.mark.parametrize(("seed", "has_notes"), [(0, False), (1, False), (0, True), (96, True)])
+def test_no_node_is_promised_twice_in_random_worlds(seed: int, *, has_notes: bool) -> None:
+    """Restarts of every part, lost and repeated messages, late watches, leases that run out; with durable permits."""
+    world = PermitWorld(seed, restart_ratio=0.002, has_notes=has_notes)
     play(world)
-    assert world.counts["message"] > 50
+    assert world.counts["message"] > 30
+    assert (world.counts["note"] > 5) == has_notes
 
 
 class WithoutUncertainty(PermitBook):
@@ -96,6 +109,44 @@ class WithoutRoom(PermitBook):
 def test_without_a_defence_a_node_that_is_promised_twice_is_caught(book: type[PermitBook], seed: int) -> None:
     """The worlds find what each defence is for."""
     world = PermitWorld(seed, make_ledger=ledgers_with(book), restart_ratio=0.002)
+    with pytest.raises(AssertionError):
+        play(world)
+
+
+class TellsAhead(NotedPermits):
+    """Permits are told before their notes are written."""
+
+    def may_tell(self, rows: Any) -> Any:
+        """Tell all."""
+        return rows
+
+
+class WritesBlindly(NotedPermits):
+    """A process goes on writing after a younger one has put its name on the note."""
+
+    def _take_found(self, row: int, text: str) -> bool:
+        """Take any process for one before this."""
+        note = read_note(text)
+        self._before.update(note[:1] if note is not None else ())
+        self._pods.has_own_note[row] = False
+        return super()._take_found(row, text)
+
+
+class TrustsSilence(NotedPermits):
+    """What a process before this one is about to write is not waited for."""
+
+    def see(self, row: int, text: str, *, is_first_list: bool) -> None:
+        """Need no note of its own."""
+        super().see(row, text, is_first_list=is_first_list)
+        self._pods.needs_note[row] = False
+
+
+@pytest.mark.parametrize(("notes", "seed"), [(TellsAhead, 29), (TrustsSilence, 29), (WritesBlindly, 96)])
+def test_without_a_defence_of_notes_a_node_that_is_promised_twice_is_caught(
+    notes: type[NotedPermits], seed: int
+) -> None:
+    """A sampler that starts books pods by their notes, so those must be true."""
+    world = PermitWorld(seed, make_ledger=ledgers_with_notes(notes), restart_ratio=0.01, has_notes=True)
     with pytest.raises(AssertionError):
         play(world)
 

@@ -47,9 +47,10 @@ CHARTS = {
         *("--set", "cluster.executor.env[0].name=ARGOSY_CLUSTER_AGENT_IMAGE_TIMEOUT_S"),
         *("--set-string", "cluster.executor.env[0].value=0"),
     ],
-    "agent": ["--set", "cluster.agent.enabled=true", "--set", "cluster.combined=true"],
+    "agent": ["--set", "cluster.agent.enabled=true,cluster.agent.durable=true", "--set", "cluster.combined=true"],
     "agent that asks kubelets": [
-        *("--set", "cluster.agent.enabled=true", "--set", "cluster.agent.metrics=kubelet-summary"),
+        *("--set", "cluster.agent.enabled=true,cluster.agent.durable=true"),
+        *("--set", "cluster.agent.metrics=kubelet-summary"),
         *("--set", "cluster.agent.env[0].name=ARGOSY_AGENT_METRICS_INTERVAL_S"),
         *("--set-string", "cluster.agent.env[0].value=10"),
     ],

@@ -11,6 +11,7 @@ from argosy_core.autoscale.policies import read_policy
 from argosy_core.errors import InvalidRequest
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.meter import NO_METER, ApiMeter
+from argosy_kube.notes_port import PodNotes
 from argosy_kube.port import Cluster
 from argosy_kube.scaler_port import Scaler
 from argosy_kube.simulated.client import SimulatedCluster
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from argosy_kube.kubernetes.api.credentials import CredentialSource
     from argosy_kube.kubernetes.token_reviews import TokenReviews
 
-__all__ = ["credential_source", "open_cluster", "open_scaler", "open_token_reviews"]
+__all__ = ["credential_source", "open_cluster", "open_pod_notes", "open_scaler", "open_token_reviews"]
 
 _FORMS: Final = (
     "write simulated:HOST:PORT, simulated:unix:PATH, kubernetes (default kubeconfig), kubernetes:PATH, "
@@ -105,6 +106,24 @@ def open_scaler(
         meter=meter,
         metrics=MetricsSource(metrics),
     )
+
+
+def open_pod_notes(address: str, *, settings: KubernetesSettings | None = None, meter: ApiMeter = NO_METER) -> PodNotes:
+    """Return what notes permits on pods, by the address of their cluster.
+
+    Args:
+        address: That of a Kubernetes; its forms are those of `open_cluster`.
+        settings: How the API server is used.
+        meter: Whom calls to it are told to.
+
+    Raises:
+        InvalidRequest: The address is not that of a Kubernetes, or there is no such kubeconfig.
+    """
+    if not address.startswith(_KUBERNETES):
+        raise InvalidRequest("permits.durable needs a Kubernetes: a simulated cluster keeps no notes on its pods")
+    from argosy_kube.kubernetes.scaling.notes import KubernetesNotes
+
+    return KubernetesNotes(credential_source(address), settings=settings, meter=meter)
 
 
 def open_token_reviews(address: str, *, timeout_s: float = 5.0) -> TokenReviews:

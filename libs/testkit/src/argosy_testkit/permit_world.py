@@ -2,7 +2,9 @@
 
 Agents keep the protocol; everything else goes wrong: streams break with messages on their way, messages come twice,
 agents start again while their old process still acts, two agents want the same pods, the sampler and the leader start
-anew, watches lag, clocks of leases run out, pods come, go and change their bounds, cordons come and go.
+anew, watches lag, clocks of leases run out, pods come, go and change their bounds, cordons come and go. With notes, a
+sampler also writes on pods what they may have: writes are late or lost, and so are their answers. A sampler that is
+replaced may go on for a moment, with the agents that it has.
 
 After each event the pods of every node are summed up by the most that anybody may still make of them: what they have, a
 resize under way, and the ceiling of every agent, dead or alive, whose lease has not ended. That must fit the node.
@@ -13,7 +15,7 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,7 +23,7 @@ from argosy_core.errors import ArgosyError
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members
 from argosy_core.job.scaling import Scaling
-from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, RefusalReason
+from argosy_core.ledger import NodeLedger, PermitNote, PermitSettings, PodEvents, RefusalReason
 from argosy_core.nodes import NodeSpec
 from argosy_core.permits import (
     AgentHello,
@@ -38,6 +40,7 @@ from argosy_core.permits import (
     Reply,
 )
 from argosy_core.placement import commit
+from argosy_testkit.permit_parties import Amounts, Grip, WorldAgent, WorldPod, join, meet
 
 __all__ = ["CAPACITY", "PermitWorld"]
 
@@ -45,58 +48,16 @@ CAPACITY = (1000, 100)
 """What each node has."""
 _UNIT = (100, 10)
 _CLASSES = {1: (100, 10), 2: (200, 20), 3: (300, 20)}
-_SETTINGS = PermitSettings(lease_s=6.0, margin_s=4.0, unit=_UNIT, rises_per_s=100.0)
+_SETTINGS = PermitSettings(lease_s=6.0, margin_s=4.0, unit=_UNIT, rises_per_s=100.0, note_quiet_s=0.2)
 _PATCH_S = 2.0
 _WATCH_S = 1.5
+_OLD_SAMPLER_S = 0.4
+"""How long a sampler may go on that was replaced: what its agents do last is seen within lease and margin."""
+_NOTED_OLD_SAMPLER_S = 4.0
+"""The same with notes, and with as much more margin."""
 _NODE_COUNT = 3
 _AGENT_COUNT = 3
 _MOST_RUNS = 18
-
-Amounts = tuple[int, int]
-
-
-@dataclass(slots=True)
-class _Pod:
-    """A run as it is."""
-
-    handle: int
-    node: int
-    size: Amounts
-    scaling: Scaling | None
-    exists: bool = False
-    """Its pod was created; before that the placement is all there is."""
-    patch: tuple[float, Amounts] | None = None
-    """A resize under way: when it takes effect, and to what."""
-
-    @property
-    def most(self) -> Amounts:
-        """What it has or is about to have."""
-        return self.size if self.patch is None else _join(self.size, self.patch[1])
-
-
-@dataclass(slots=True)
-class _Grip:
-    """What an agent knows of one pod."""
-
-    ceiling: Amounts
-    number: int = 0
-    session: int = 0
-    """Session whose permit it has; its lease is renewed with that one."""
-    lease_until_s: float = 0.0
-
-
-@dataclass(slots=True)
-class _Agent:
-    """A process that resizes the pods whose handle leaves a remainder."""
-
-    process_id: bytes
-    remainder: int
-    session: int = 0
-    sequence: int = 0
-    sent_s: dict[int, float] = field(default_factory=dict)
-    grips: dict[int, _Grip] = field(default_factory=dict)
-    up: deque[tuple[int, AgentMessage]] = field(default_factory=deque)
-    down: deque[tuple[int, Reply | None]] = field(default_factory=deque)
 
 
 class PermitWorld:
@@ -107,6 +68,7 @@ class PermitWorld:
         make_ledger: Makes the sampler's ledger, to try one without a defence.
         heeds_numbers: Agents ignore permits that do not answer their latest word.
         restart_ratio: How many of its steps are a start of the sampler.
+        has_notes: What pods may have is noted on them.
     """
 
     def __init__(
@@ -116,6 +78,7 @@ class PermitWorld:
         make_ledger: Callable[..., NodeLedger] = NodeLedger,
         heeds_numbers: bool = True,
         restart_ratio: float = 0.0002,
+        has_notes: bool = False,
     ) -> None:
         """Three empty nodes and three agents, one of which has a rival."""
         self.counts: Counter[str] = Counter()
@@ -125,12 +88,19 @@ class PermitWorld:
         self._make_ledger = make_ledger
         self._heeds_numbers = heeds_numbers
         self._restart_ratio = restart_ratio
-        self._pods: dict[int, _Pod] = {}
+        self._has_notes = has_notes
+        self._old_sampler_s = _NOTED_OLD_SAMPLER_S if has_notes else _OLD_SAMPLER_S
+        more_s = self._old_sampler_s - _OLD_SAMPLER_S
+        self._settings = replace(_SETTINGS, margin_s=_SETTINGS.margin_s + more_s)
+        self._writes: list[tuple[float, PermitService, PermitNote]] = []
+        self._service: PermitService
+        self._old: tuple[float, PermitService] | None = None
+        self._pods: dict[int, WorldPod] = {}
         self._cordoned: set[str] = set()
-        self._watch: deque[tuple[float, _Pod, Amounts, Scaling | None, bool]] = deque()
+        self._watch: deque[tuple[float, WorldPod, Amounts, Scaling | None, bool]] = deque()
         self._last_handle = 0
         self._bounds_changed_s = float("-inf")
-        self._zombies: list[_Agent] = []
+        self._zombies: list[WorldAgent] = []
         self._agents = [self._new_agent(number % _AGENT_COUNT) for number in range(_AGENT_COUNT + 1)]
         self._start_sampler()
         self._acts: list[tuple[Callable[[], None], int]] = [
@@ -138,6 +108,7 @@ class PermitWorld:
             (self._see_one, 200), (self._submit, 60), (self._create, 60), (self._end_pod, 15), (self._tick, 60),
             (self._dial, 40), (self._beat, 60), (self._cut, 4), (self._restart_agent, 2), (self._say_goodbye, 1),
             (self._say_twice, 2), (self._change_bounds, 1), (self._cordon, 4), (self._shrink_by_hand, 8),
+            (self._write_notes, 150 if has_notes else 0),
         ]  # fmt: skip
 
     def step(self) -> None:
@@ -150,7 +121,7 @@ class PermitWorld:
         self.now_s += chance.random() * 0.02
         lot = chance.random()
         # What nobody remembers after a start: bounds that were lowered while a lease may last (docs/autoscale.md).
-        is_remembered = self.now_s - self._bounds_changed_s > _SETTINGS.lease_s + _SETTINGS.margin_s
+        is_remembered = self.now_s - self._bounds_changed_s > self._settings.lease_s + self._settings.margin_s
         if lot < self._restart_ratio and is_remembered:
             self._start_sampler()
         elif lot > 0.9997:
@@ -175,7 +146,7 @@ class PermitWorld:
             for agent in (*self._agents, *self._zombies):
                 grip = agent.grips.get(pod.handle)
                 if grip is not None and grip.lease_until_s > self.now_s:
-                    most = _join(most, grip.ceiling)
+                    most = join(most, grip.ceiling)
             sums[pod.node][0] += most[0]
             sums[pod.node][1] += most[1]
         for node, taken in enumerate(sums):
@@ -191,9 +162,14 @@ class PermitWorld:
     def _start_sampler(self) -> None:
         """A sampler starts: it lists nodes and pods, and takes in the leader's list."""
         self.counts["sampler started"] += 1
-        for agent in self._agents:
-            self._hang_up(agent)
-        self._ledger = self._make_ledger(permits=_SETTINGS)
+        self._end_old_sampler()
+        if self.counts["sampler started"] > 1 and self._random.random() < 0.5:
+            self._old = self.now_s + self._old_sampler_s * self._random.random(), self._service
+        else:
+            for agent in self._agents:
+                self._hang_up(agent)
+        process = f"s{self.counts['sampler started']}" if self._has_notes else ""
+        self._ledger = self._make_ledger(permits=replace(self._settings, noted_by=process))
         self._ledger.permits.start(self.now_s)
         for class_id, (cpu, memory) in _CLASSES.items():
             self._ledger.define_class(class_id, SchedulingClass(requests=(("cpu", cpu), ("memory", memory))))
@@ -201,7 +177,7 @@ class PermitWorld:
         self._ledger.put_nodes([NodeSpec(name=f"n{number}", total=total) for number in range(_NODE_COUNT)])
         self._ledger.set_cordons(self._cordoned)
         self._watch.clear()
-        there = [(pod, pod.size, pod.scaling, False) for pod in self._pods.values() if pod.exists]
+        there = [(pod, pod.size, pod.scaled, False) for pod in self._pods.values() if pod.exists]
         self._ledger.observe_all(self._events(there))
         placed = list(self._pods.values())
         self._ledger.take_list(
@@ -211,7 +187,7 @@ class PermitWorld:
         )
         self._service = PermitService(self._ledger, cluster="c", cluster_uid="u")
 
-    def _events(self, seen: list[tuple[_Pod, Amounts, Scaling | None, bool]]) -> PodEvents:
+    def _events(self, seen: list[tuple[WorldPod, Amounts, Scaling | None, bool]]) -> PodEvents:
         uids = np.zeros((len(seen), 16), np.uint8)
         uids[:, :8] = np.array([pod.handle for pod, *_ in seen], np.int64)[:, None].view(np.uint8)
         return PodEvents(
@@ -230,17 +206,50 @@ class PermitWorld:
             self._ledger.observe(self._events([(pod, size, scaling, ended)]))
             self.counts["pod event"] += 1
 
-    def _show(self, pod: _Pod, *, ended: bool = False) -> None:
+    def _show(self, pod: WorldPod, *, ended: bool = False) -> None:
         """The cluster has something to tell of a pod; the watch brings it within _WATCH_S."""
-        self._watch.append((self.now_s + _WATCH_S, pod, pod.size, pod.scaling, ended))
+        self._watch.append((self.now_s + _WATCH_S, pod, pod.size, pod.scaled, ended))
+
+    def _end_old_sampler(self) -> None:
+        """A sampler that was replaced is over."""
+        if self._old is not None:
+            for agent in self._agents:
+                if agent.service is self._old[1]:
+                    self._hang_up(agent)
+            self._old = None
+
+    def _services(self) -> list[PermitService]:
+        return [self._service] if self._old is None else [self._service, self._old[1]]
 
     def _tick(self) -> None:
-        outcome = self._service.tick(self.now_s)
-        self._send_down(outcome.replies)
-        for agent in self._agents:
-            if agent.session in outcome.ended:
-                self._hang_up(agent)
+        for service in self._services():
+            outcome = service.tick(self.now_s)
+            self._send_down(service, outcome.replies)
+            for agent in self._agents:
+                if agent.service is service and agent.session in outcome.ended:
+                    self._hang_up(agent)
         self.counts["tick"] += 1
+
+    def _write_notes(self) -> None:
+        """Notes are sent."""
+        for service in self._services():
+            notes = service.take_notes(4)
+            self._writes += [(self.now_s + self._random.random() * _PATCH_S, service, note) for note in notes]
+
+    def _finish_writes(self) -> None:
+        """Writes that are due come to pass, or do not; their senders hear of it, or do not."""
+        due = [one for one in self._writes if one[0] <= self.now_s]
+        self._writes = [one for one in self._writes if one[0] > self.now_s]
+        for _, service, note in due:
+            pod = self._pods.get(int.from_bytes(note.uid[:8], "little"))
+            found = None
+            if pod is not None and pod.exists and self._random.random() < 0.9:
+                self.counts["note" if pod.note == note.before else "note too late"] += 1
+                if pod.note == note.before:
+                    pod.note = note.after
+                    self._show(pod)
+                found = pod.note if self._random.random() < 0.9 else None
+            self._send_down(service, service.end_notes([(note.uid, found)], self.now_s).replies)
 
     # --- the leader ---------------------------------------------------------------------------------------------------
 
@@ -260,7 +269,7 @@ class PermitWorld:
         )
         if nodes[0] >= 0:
             scaling = self._bounds() if self._random.random() < 0.85 else None
-            self._pods[handle] = _Pod(handle, int(nodes[0]), _CLASSES[class_id], scaling)
+            self._pods[handle] = WorldPod(handle, int(nodes[0]), _CLASSES[class_id], scaling)
             self.counts["placed"] += 1
 
     def _bounds(self) -> Scaling:
@@ -309,17 +318,17 @@ class PermitWorld:
 
     # --- agents -------------------------------------------------------------------------------------------------------
 
-    def _new_agent(self, remainder: int) -> _Agent:
-        return _Agent(process_id=self._random.randbytes(16), remainder=remainder)
+    def _new_agent(self, remainder: int) -> WorldAgent:
+        return WorldAgent(process_id=self._random.randbytes(16), remainder=remainder)
 
-    def _own(self, agent: _Agent) -> list[_Pod]:
+    def _own(self, agent: WorldAgent) -> list[WorldPod]:
         return [
             pod
             for pod in self._pods.values()
             if pod.exists and pod.handle % _AGENT_COUNT == agent.remainder and pod.scaling is not None
         ]
 
-    def _say(self, agent: _Agent, message: AgentMessage) -> None:
+    def _say(self, agent: WorldAgent, message: AgentMessage) -> None:
         agent.sequence += 1
         agent.sent_s[agent.sequence] = self.now_s
         agent.up.append((agent.sequence, message))
@@ -329,12 +338,14 @@ class PermitWorld:
         agent = self._random.choice(self._agents)
         if not agent.session:
             try:
+                agent.service = self._service
                 welcome, _ = self._service.begin(
                     AgentHello(cluster="c", cluster_uid="u", process_id=agent.process_id), self.now_s
                 )
             except ArgosyError:
                 return
             agent.session, agent.sequence, agent.sent_s = welcome.session, 1, {1: self.now_s}
+            agent.tenure += 1
             self.counts["session"] += 1
         pods = [pod for pod in self._own(agent) if self._is_untold(agent, pod)]
         if not pods:
@@ -344,7 +355,7 @@ class PermitWorld:
             grip = agent.grips.get(pod.handle)
             has_lease = grip is not None and grip.lease_until_s > self.now_s
             if grip is None or not has_lease:
-                grip = agent.grips[pod.handle] = _Grip(pod.most, 0 if grip is None else grip.number)
+                grip = agent.grips[pod.handle] = Grip(pod.most, 0 if grip is None else grip.number)
             grip.number += 1
             ceilings.append(grip.ceiling)
             held.append(has_lease)
@@ -358,9 +369,9 @@ class PermitWorld:
             ),
         )
 
-    def _is_untold(self, agent: _Agent, pod: _Pod) -> bool:
+    def _is_untold(self, agent: WorldAgent, pod: WorldPod) -> bool:
         grip = agent.grips.get(pod.handle)
-        return grip is None or grip.session != agent.session
+        return grip is None or grip.tenure != agent.tenure
 
     def _agent_wants(self) -> None:
         """An agent's pods are to have something else."""
@@ -380,11 +391,11 @@ class PermitWorld:
             if self._random.random() < 0.02:
                 want = self._random.choice([(-100, 10), (150, 10), (100, 1000)])
             else:  # shrink first, tell after
-                lower = _meet(pod.size, want)
+                lower = meet(pod.size, want)
                 if lower != pod.size:
                     pod.size = lower
                     self._show(pod)
-                grip.ceiling = _meet(grip.ceiling, want)
+                grip.ceiling = meet(grip.ceiling, want)
             grip.number += 1
             wanted.append(want)
         self._say(
@@ -409,7 +420,7 @@ class PermitWorld:
         if agent.session and all(pod.patch is None for pod in self._own(agent)):
             agent.grips.clear()
             agent.up.clear()
-            agent.sequence = self._service.confirmed(agent.session)
+            agent.sequence = agent.service.confirmed(agent.session) if agent.service is not None else 0
             self._say(agent, Goodbye())
             self._deliver_up_of(agent)
             self._hang_up(agent)
@@ -429,9 +440,9 @@ class PermitWorld:
             self._hang_up(agent)
             self.counts["cut"] += 1
 
-    def _hang_up(self, agent: _Agent) -> None:
-        if agent.session:
-            self._service.end(agent.session, self.now_s)
+    def _hang_up(self, agent: WorldAgent) -> None:
+        if agent.session and agent.service is not None:
+            agent.service.end(agent.session, self.now_s)
         agent.session = 0
         agent.up.clear()
         agent.down.clear()
@@ -458,7 +469,7 @@ class PermitWorld:
         ]
         if grips:
             pod, grip = self._random.choice(grips)
-            target = _join(pod.size, grip.ceiling)
+            target = join(pod.size, grip.ceiling)
             if target != pod.size:
                 pod.patch = self.now_s + self._random.random() * _PATCH_S, target
                 self.counts["grown"] += 1
@@ -470,10 +481,11 @@ class PermitWorld:
         if speaking:
             self._deliver_up_of(self._random.choice(speaking))
 
-    def _deliver_up_of(self, agent: _Agent) -> None:
+    def _deliver_up_of(self, agent: WorldAgent) -> None:
         sequence, message = agent.up.popleft()
-        before = self._taken()
-        outcome = self._service.take([(agent.session, sequence, message)], self.now_s)
+        before, service = self._taken(), agent.service
+        assert service is not None
+        outcome = service.take([(agent.session, sequence, message)], self.now_s)
         if outcome.broken:
             self._hang_up(agent)
             self.counts["session ended"] += 1
@@ -481,15 +493,15 @@ class PermitWorld:
         if isinstance(message, PermitRequest):
             self._check_taken(before)
         self.counts["message"] += 1
-        self._send_down(outcome.replies)
+        self._send_down(service, outcome.replies)
         if not any(to == agent.session for to, _ in outcome.replies):
             agent.down.append((sequence, None))
 
-    def _send_down(self, replies: list[tuple[int, Reply]]) -> None:
+    def _send_down(self, service: PermitService, replies: list[tuple[int, Reply]]) -> None:
         for session, reply in replies:
             for agent in self._agents:
-                if agent.session == session:
-                    agent.down.append((self._service.confirmed(session), reply))
+                if agent.session == session and agent.service is service:
+                    agent.down.append((service.confirmed(session), reply))
 
     def _deliver_down(self) -> None:
         """An agent hears something."""
@@ -508,23 +520,26 @@ class PermitWorld:
             self.counts.update(f"refused: {RefusalReason(reason).name}" for reason in reply.reasons.tolist())
         renewed_s = agent.sent_s[confirmed] + _SETTINGS.lease_s
         for grip in agent.grips.values():
-            if grip.session == agent.session:
+            if agent.session and grip.tenure == agent.tenure:
                 grip.lease_until_s = max(grip.lease_until_s, renewed_s)
 
-    def _hear_permits(self, agent: _Agent, reply: Permits) -> None:
+    def _hear_permits(self, agent: WorldAgent, reply: Permits) -> None:
         for uid, number, amounts in zip(reply.uids[:, 0], reply.numbers, reply.permits.T, strict=True):
             grip = agent.grips.get(int(uid))
             if grip is not None and (grip.number == number or not self._heeds_numbers):
-                grip.ceiling, grip.session = (int(amounts[0]), int(amounts[1])), agent.session
+                grip.ceiling, grip.tenure = (int(amounts[0]), int(amounts[1])), agent.tenure
                 self.counts["permit"] += 1
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _pass_time(self) -> None:
-        """What is due happens: resizes take effect, the watch tells, leases of old processes end."""
+        """What is due happens: resizes and notes take effect, the watch tells, leases of old processes end."""
+        if self._old is not None and self._old[0] <= self.now_s:
+            self._end_old_sampler()
+        self._finish_writes()
         for pod in self._pods.values():
             if pod.patch is not None and pod.patch[0] <= self.now_s:
-                pod.size, pod.patch = _join(pod.size, pod.patch[1]), None
+                pod.size, pod.patch = join(pod.size, pod.patch[1]), None
                 self._show(pod)
         while self._watch and self._watch[0][0] <= self.now_s:
             self._see_one()
@@ -532,7 +547,7 @@ class PermitWorld:
             agent for agent in self._zombies if any(one.lease_until_s > self.now_s for one in agent.grips.values())
         ]
 
-    def _uids(self, pods: list[_Pod]) -> np.ndarray:
+    def _uids(self, pods: list[WorldPod]) -> np.ndarray:
         return np.array([[pod.handle, 0] for pod in pods], np.int64)
 
     def _taken(self) -> np.ndarray:
@@ -544,11 +559,3 @@ class PermitWorld:
         after = self._taken()
         limit = np.array(CAPACITY)[:, np.newaxis]
         assert ((after <= limit) | (after <= before)).all(), (before, after)
-
-
-def _join(one: Amounts, other: Amounts) -> Amounts:
-    return max(one[0], other[0]), max(one[1], other[1])
-
-
-def _meet(one: Amounts, other: Amounts) -> Amounts:
-    return min(one[0], other[0]), min(one[1], other[1])

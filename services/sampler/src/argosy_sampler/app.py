@@ -16,6 +16,7 @@ from argosy_core.access import ClusterPart, Rule
 from argosy_core.errors import InvalidRequest
 from argosy_core.permits import PermitService
 from argosy_kube import open_cluster
+from argosy_kube.opening import open_pod_notes
 from argosy_kube.port import Cluster
 from argosy_runtime.access.guard import CallerSettings, cluster_guard
 from argosy_runtime.channel import Backoff, Caller
@@ -23,11 +24,12 @@ from argosy_runtime.grpc_server import GrpcServer, GrpcSettings
 from argosy_runtime.joining import join_cluster
 from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
-from argosy_runtime.logs import get_logger
+from argosy_runtime.logs import Logger, get_logger
 from argosy_runtime.metrics import MetricsServer
 from argosy_sampler.config import SamplerConfig
 from argosy_sampler.handler import SessionHandler
 from argosy_sampler.informer import Informer
+from argosy_sampler.permit_notes import NoteWriter
 from argosy_sampler.permits import PermitServicer
 from argosy_sampler.session import SessionClient
 
@@ -65,18 +67,13 @@ async def start(
     log = get_logger(cluster=config.cluster)
     rng = np.random.default_rng()
     new_backoff = partial(Backoff, rng=rng, most_s=config.retry_most_s)
-    if cluster is None:
-        cluster = open_cluster(
-            config.cluster_address,
-            installation=config.installation,
-            settings=config.kubernetes,
-            meter=KubeMeter(config.cluster),
-        )
-        life.on_close(cluster.close)
-    ledger = config.permits.make_ledger(len(config.pools), topology=config.topology)
+    cluster = cluster or _open_cluster(life, config)
+    ledger = config.permits.make_ledger(len(config.pools), topology=config.topology, process_id=Caller().process_id)
     ledger.permits.start(time.monotonic())
     framework = config.make_framework()
-    informer = Informer(cluster, ledger, framework=framework, backoff=new_backoff, log=log)
+    notes = _open_notes(life, config, log)
+    see_pods = None if notes is None else notes.see
+    informer = Informer(cluster, ledger, framework=framework, backoff=new_backoff, log=log, see_pods=see_pods)
     ready = on_ready
     if ready is None:
         ready, permits = await _open_ports(life, config)
@@ -86,7 +83,7 @@ async def start(
         proved = replace(config, credentials=await join_cluster(life, config, ClusterPart.SAMPLER, cluster_uid))
         await informer.wait_listed()
         if permits is not None:
-            permits.open(PermitService(ledger, cluster=config.cluster, cluster_uid=cluster_uid))
+            permits.open(PermitService(ledger, cluster=config.cluster, cluster_uid=cluster_uid), notes)
         await ready()
         async with asyncio.TaskGroup() as sessions:
             for number, pool in enumerate(config.pools):
@@ -132,6 +129,32 @@ def make_server(grpc: GrpcSettings, access: CallerSettings, *, cluster: str) -> 
     name = permit_pb2.DESCRIPTOR.services_by_name["PermitService"].full_name
     server.add(permit_pb2_grpc.add_PermitServiceServicer_to_server, permits, name)
     return server, permits
+
+
+def _open_cluster(life: Lifecycle, config: SamplerConfig) -> Cluster:
+    """Return the configured cluster.
+
+    Raises:
+        InvalidRequest: Its address is none.
+    """
+    meter = KubeMeter(config.cluster)
+    settings, installation = config.kubernetes, config.installation
+    cluster = open_cluster(config.cluster_address, installation=installation, settings=settings, meter=meter)
+    life.on_close(cluster.close)
+    return cluster
+
+
+def _open_notes(life: Lifecycle, config: SamplerConfig, log: Logger) -> NoteWriter | None:
+    """Return what notes permits on pods, None if nothing does.
+
+    Raises:
+        InvalidRequest: The cluster is none whose pods can be noted on.
+    """
+    if not config.permits.durable:
+        return None
+    notes = open_pod_notes(config.cluster_address, settings=config.kubernetes, meter=KubeMeter(config.cluster))
+    life.on_close(notes.close)
+    return NoteWriter(notes, log=log)
 
 
 async def _open_ports(life: Lifecycle, config: SamplerConfig) -> tuple[Callable[[], Awaitable[None]], PermitServicer]:

@@ -47,6 +47,9 @@ class PermitConfig:
     """Other watermarks by name of a node."""
     node_system: Mapping[str, str] = field(default_factory=dict)
     """What is kept for the system of single nodes beyond what is not allocatable, as `cpu=1,memory=2Gi`."""
+    durable: bool = False
+    """Whether it is noted on pods what they may have at most, so that the next sampler need not book them at their
+    maximum. Needs a Kubernetes, and the right to patch pods; a pod that grows costs a call now and then."""
     queue_weights: Mapping[str, float] = field(default_factory=dict)
     """By queue: what room that is short on a node is shared by, instead of the weight that its leader tells."""
 
@@ -58,8 +61,14 @@ class PermitConfig:
         """
         self.make_ledger()
 
-    def make_ledger(self, pool_count: int = 1, *, topology: Sequence[str] = ()) -> NodeLedger:
-        """Return an empty ledger that gives permits so."""
+    def make_ledger(self, pool_count: int = 1, *, topology: Sequence[str] = (), process_id: bytes = b"") -> NodeLedger:
+        """Return an empty ledger that gives permits so.
+
+        Args:
+            pool_count: How many pools place there.
+            topology: Node labels of the network's levels.
+            process_id: What stands for this process, in notes on pods.
+        """
         settings = PermitSettings(
             lease_s=self.lease_s,
             margin_s=self.margin_s,
@@ -68,6 +77,7 @@ class PermitConfig:
                 name: read_amounts(f"permits.node_units.{name}", unit) for name, unit in self.node_units.items()
             },
             rises_per_s=self.rises_per_s,
+            noted_by=process_id.hex() if self.durable else "",
             watermark_ratio=self.watermark,
             node_watermarks=self.node_watermarks,
             node_system={

@@ -49,6 +49,7 @@ class Informer:
         framework: Whose event functions are told of nodes and pods.
         backoff: Makes the waits between attempts to reach the cluster.
         log: Where failures to reach it are told.
+        see_pods: Called with whatever is heard of pods, before the ledger takes it in; nobody if None.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Informer:
         framework: Framework,
         backoff: Callable[[], Backoff],
         log: Logger,
+        see_pods: Callable[[ObjectEvents], None] | None = None,
     ) -> None:
         """Start without having seen anything."""
         self._cluster = cluster
@@ -66,6 +68,7 @@ class Informer:
         self._framework = framework
         self._backoff = backoff
         self._log = log
+        self._see_pods = see_pods
         self._run_pods = RunPods()
         self._nodes_listed = asyncio.Event()
         self._pods_listed = asyncio.Event()
@@ -163,6 +166,8 @@ class Informer:
             self._framework.notify(pods)
 
     def _pod_events(self, events: ObjectEvents) -> PodEvents:
+        if self._see_pods is not None:
+            self._see_pods(events)
         table = self._ledger.nodes
         if events.nodes is not self._names or table.last_rename != self._renamed_at:
             self._names, self._rows = events.nodes, self._ledger.rows_of_names(events.nodes)

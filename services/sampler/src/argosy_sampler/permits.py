@@ -19,10 +19,12 @@ import grpc
 
 from argosy.autoscale.v1 import permit_pb2, permit_pb2_grpc
 from argosy_core.errors import BackendUnavailable, InvalidRequest, StateConflict
+from argosy_core.ledger import PermitNote
 from argosy_core.permits import AgentMessage, Outcome, PermitService
 from argosy_runtime.logs import Logger
 from argosy_runtime.metrics import METRICS
 from argosy_sampler.permit_codec import read_agent_message, read_hello, reply_message, welcome_message
+from argosy_sampler.permit_notes import NoteWriter
 
 __all__ = ["PermitServicer"]
 
@@ -32,6 +34,7 @@ _MESSAGES_PER_S: Final = 500.0
 _BURST_S: Final = 1.0
 _CLOSED_S: Final = 0.05
 _LAST_WRITE_S: Final = 1.0
+_NOTES_AT_ONCE: Final = 32
 
 Context = grpc.aio.ServicerContext[permit_pb2.SessionRequest, permit_pb2.SessionResponse]
 
@@ -96,16 +99,28 @@ class PermitServicer(permit_pb2_grpc.PermitServiceServicer):
         self._inbox: list[_Said] = []
         """What was said and is not taken in: at most one message of each stream."""
         self._news = asyncio.Event()
+        self._writer: NoteWriter | None = None
+        self._noted: list[tuple[bytes, str | None]] = []
+        """How notes were written, not taken in."""
 
-    def open(self, service: PermitService) -> None:
-        """Let agents in."""
-        self._service = service
+    def open(self, service: PermitService, notes: NoteWriter | None = None) -> None:
+        """Let agents in.
+
+        Args:
+            service: What answers them.
+            notes: What writes the notes that it asks for; None where it asks for none.
+        """
+        self._service, self._writer = service, notes
 
     async def run(self) -> None:
         """Take in what agents say and let the service's time pass, until cancelled.
 
         Whatever has come by the time that the last was answered is taken in together.
         """
+        async with asyncio.TaskGroup() as writes:
+            await self._run(writes)
+
+    async def _run(self, writes: asyncio.TaskGroup) -> None:
         due_s = self._monotonic()
         while True:
             with contextlib.suppress(TimeoutError):
@@ -119,6 +134,9 @@ class PermitServicer(permit_pb2_grpc.PermitServiceServicer):
                 continue
             if inbox:
                 self._take(service, inbox)
+            if self._noted:
+                noted, self._noted = self._noted, []
+                self._deliver(service, service.end_notes(noted, self._monotonic()))
             is_due = self._monotonic() >= due_s
             if is_due:
                 self._deliver(service, service.tick(self._monotonic()))
@@ -127,6 +145,13 @@ class PermitServicer(permit_pb2_grpc.PermitServiceServicer):
                 METRICS.deferred_pods.labels(self._cluster).set(service.deferred_count)
             next_s = self._monotonic() + service.tick_s
             due_s = next_s if is_due else min(due_s, next_s)
+            if self._writer is not None:
+                for note in service.take_notes(_NOTES_AT_ONCE):
+                    writes.create_task(self._write(self._writer, note), name="permit note")
+
+    async def _write(self, writer: NoteWriter, note: PermitNote) -> None:
+        self._noted.append((note.uid, await writer.write(note)))
+        self._news.set()
 
     def _take(self, service: PermitService, inbox: list[_Said]) -> None:
         """Take in messages, answer them, and let their streams be read on."""

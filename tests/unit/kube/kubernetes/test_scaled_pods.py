@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argosy_core.job.scaling import Scaling
+from argosy_core.job.scaling import PodNote, Scaling
 from argosy_kube.port import Selector
 from argosy_testkit.fake_kube_api.lab import FakeKubeLab
 
@@ -20,4 +20,5 @@ async def test_bounds_of_pods_are_told_by_place_and_what_cannot_be_read_is_no_bo
         lab.api.store.create("pods", "default", document)
     events = await cluster.list_objects(Selector.ALL_PODS)
     assert len(events) == 3
-    assert events.scalings == {1: Scaling(least=(250, 1 << 30), most=(4000, 4 << 30))}
+    note = PodNote(namespace="default", name="pod-1")
+    assert events.scalings == {1: Scaling(least=(250, 1 << 30), most=(4000, 4 << 30), note=note)}

@@ -10,6 +10,7 @@
     argosy.dev/autoscale-movable: "true"   # its run may be ended to make room for others
     argosy.dev/autoscale: "off"            # the pod keeps its size
     argosy.dev/queue: team-a               # whose growth its own is; written by the executor
+    argosy.dev/autoscale-permit: by=...    # what it may have at most; written by the sampler
 
 A pod without both bounds is not scaled.
 
@@ -30,12 +31,14 @@ __all__ = [
     "MAXIMUM_ANNOTATION",
     "MINIMUM_ANNOTATION",
     "MOVABLE_ANNOTATION",
+    "PERMIT_ANNOTATION",
     "QUEUE_ANNOTATION",
     "SCALED",
     "SCALING_ANNOTATIONS",
     "SWITCH_ANNOTATION",
     "TARGETS_ANNOTATION",
     "UNIT_ANNOTATION",
+    "PodNote",
     "Scaling",
     "Targets",
     "read_amounts",
@@ -62,6 +65,8 @@ MOVABLE_ANNOTATION: Final = "argosy.dev/autoscale-movable"
 """`true` if its run may be ended to make room for others."""
 QUEUE_ANNOTATION: Final = "argosy.dev/queue"
 """Name of the queue that its growth is shared by."""
+PERMIT_ANNOTATION: Final = "argosy.dev/autoscale-permit"
+"""What the pod may have at most, as a sampler has noted it (`argosy_core.ledger.permit_notes`)."""
 SCALING_ANNOTATIONS: Final = frozenset(
     {
         SWITCH_ANNOTATION, MINIMUM_ANNOTATION, MAXIMUM_ANNOTATION, UNIT_ANNOTATION, TARGETS_ANNOTATION,
@@ -85,6 +90,18 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodNote:
+    """The note on a pod of what it may have at most, and where that pod is."""
+
+    text: str = ""
+    """The note; empty for none."""
+    namespace: str = ""
+    """Namespace of the pod; empty where no notes are kept."""
+    name: str = ""
+    """Its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
     """Within what a pod is resized."""
 
@@ -102,6 +119,8 @@ class Scaling:
     """Permits are equal units of every resource, or none."""
     targets: Targets = Targets()
     """How full it should be."""
+    note: PodNote = PodNote()
+    """What a sampler has noted that it may have at most."""
 
     def __post_init__(self) -> None:
         """Refuse bounds that no size satisfies.

@@ -1,6 +1,7 @@
 """The node ledger of a cluster: placements, unmanaged pods, permits to grow, and what they leave free."""
 
 from argosy_core.ledger.ledger import NodeLedger
+from argosy_core.ledger.permit_notes import PermitNote
 from argosy_core.ledger.permit_records import NodeBooks, PermitSettings, RefusalReason
 from argosy_core.ledger.permits import PermitBook
 from argosy_core.ledger.placements import Hold
@@ -17,6 +18,7 @@ __all__ = [
     "NodeLedger",
     "ObserveOutcome",
     "PermitBook",
+    "PermitNote",
     "PermitSettings",
     "PodEvents",
     "PodSizeState",

@@ -62,6 +62,11 @@ class PermitSettings:
     """Other watermarks by name of a node."""
     node_system: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """What is kept for the system of single nodes, beyond what is not allocatable: by name, by resource of SCALED."""
+    noted_by: str = ""
+    """Name of this sampler process in its notes on pods of what they may have at most; empty if it writes none (see
+    `permit_notes`)."""
+    note_quiet_s: float = 30.0
+    """How long a pod has asked for nothing before its note is lowered to what it may have, seconds."""
     move_timeout_s: float = 60.0
     """How long a pod that is named to be moved may stay before its move has failed, seconds."""
     move_rest_s: float = 600.0
@@ -79,8 +84,8 @@ class PermitSettings:
             raise InvalidRequest("a watermark is above 0 and at most 1")
         if not all(len(kept) == len(SCALED) and min(kept) >= 0 for kept in self.node_system.values()):
             raise InvalidRequest(f"what is kept for the system has {' and '.join(SCALED)}, not below 0")
-        if min(self.move_timeout_s, self.move_rest_s) <= 0:
-            raise InvalidRequest("move_timeout_s and move_rest_s must be above 0")
+        if min(self.move_timeout_s, self.move_rest_s, self.note_quiet_s) <= 0:
+            raise InvalidRequest("move_timeout_s, move_rest_s and note_quiet_s must be above 0")
         for unit in (self.unit, *self.node_units.values()):
             if len(unit) != len(SCALED) or min(unit) < 1:
                 raise InvalidRequest(f"a compute unit has some of {' and of '.join(SCALED)}")

@@ -16,7 +16,8 @@ Transitions, r the booking, b the buffer, p what is deferred, q what is asked fo
 | q above it, and there is room | q | 0 | 0 |
 | q above it, and there is less | raised by whole units that fit, by itself or as a bundle | 0 | q - permit |
 | refused | as it was | as it was | 0 |
-| first list after a start | maximum | r - observed | 0 |
+| first list after a start | maximum, or more if its note says so | r - observed | 0 |
+| its note is ours | what the note says, never more than r was | r - observed | 0 |
 | its agent reports a ceiling | most of ceiling and observed, never more than r was | 0 | 0 |
 | its agent is cut off | as it was | r - observed | 0 |
 | no lease can last any more | observed | 0 | 0 |
@@ -46,6 +47,7 @@ from argosy_core.arrays import Bools, Float64s, Int8s, Int32s, Int64s
 from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.job.members import Members
 from argosy_core.job.scaling import SCALED, Scaling
+from argosy_core.ledger.permit_notes import NotedPermits
 from argosy_core.ledger.permit_records import NodeBooks, PermitSettings, RefusalReason
 from argosy_core.ledger.placements import PlacementTable
 from argosy_core.ledger.records import PodEvents
@@ -75,6 +77,8 @@ class PermitBook:
         """The scaled pods; change them through the book only."""
         self.settings = settings
         """How permits are given; a unit that changes counts from the next answer on."""
+        self.notes = NotedPermits(self.pods, settings.noted_by, quiet_s=settings.note_quiet_s)
+        """What pods may have at most, as it is noted on them."""
         self.now_s = 0.0
         """The ledger's clock; see `advance`."""
         self.weights: dict[int, float] = {}
@@ -293,6 +297,22 @@ class PermitBook:
         stopped, self._stopped = self._stopped, []
         return stopped
 
+    def end_note(self, uid: bytes, found: str | None) -> int:
+        """Take in how a note was written; return the row of a held pod whose permit may be told now, else 0.
+
+        Args:
+            uid: The pod.
+            found: Note that it has now; None if that is not known.
+        """
+        row = self.notes.end(uid, found, self.now_s)
+        if not row:
+            return 0
+        pods, rows = self.pods, np.array([row], np.int32)
+        if pods.process[row] == 0 and pods.floor[:, row].any():
+            pods.floor[:, row] = np.minimum(pods.floor[:, row], self._may_have(row))
+            self._rebook(rows)
+        return row if pods.session[row] else 0
+
     def forget_told(self, pool: int) -> None:
         """Let a pool's leader be told anew what its pods hold, as on a new stream."""
         rows = self.pods.live()
@@ -416,13 +436,19 @@ class PermitBook:
         pods.least[:, row], pods.most[:, row] = scaling.least, scaling.most
         pods.own_unit[:, row] = scaling.unit or 0
         pods.is_movable[row], pods.queue[row] = scaling.is_movable, self._queue(scaling.queue)
+        self.notes.see(row, scaling.note.text, is_first_list=not self.has_listed)
         if pods.session[row]:
             limit = np.maximum(pods.most[:, row], pods.permit[:, row])
             pods.wanted[:, row] = np.minimum(pods.wanted[:, row], limit)
         elif pods.process[row] == 0 and pods.floor[:, row].any():
-            pods.floor[:, row] = np.maximum(pods.floor[:, row], pods.most[:, row])
+            pods.floor[:, row] = np.maximum(pods.floor[:, row], self._may_have(row))
         elif not self.has_listed and self.now_s < self._uncertain_until_s:
-            pods.floor[:, row], pods.floor_until_s[row] = pods.most[:, row], self._uncertain_until_s
+            pods.floor[:, row], pods.floor_until_s[row] = self._may_have(row), self._uncertain_until_s
+
+    def _may_have(self, row: int) -> Int64s:
+        """Return (resource,) what a pod may have been permitted before this ledger began."""
+        rows = np.array([row], np.int32)
+        return self.notes.limit(rows, self.pods.most[:, rows])[:, 0]
 
     def _queue(self, name: str) -> int:
         return self._queues.setdefault(name, len(self._queues))

@@ -21,8 +21,10 @@ from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
 from argosy_core.job.key_index import LOWEST_KEY, KeyIndex
 from argosy_core.job.scaling import SCALED
 
-__all__ = ["ScaledPodTable"]
+__all__ = ["UNBOUNDED", "ScaledPodTable"]
 
+UNBOUNDED: Final = np.iinfo(np.int64).max
+"""More than any pod can have."""
 _FIRST_CAPACITY: Final = 256
 
 
@@ -84,6 +86,18 @@ class ScaledPodTable:
         """(resource, row): what the leader was told that it holds: -1 for what its class says, -2 for nothing."""
         self.since_s = np.zeros(narrow, np.float64)
         """(row,): when it was first seen, seconds of the ledger's clock."""
+        self.noted = np.full(wide, UNBOUNDED, np.int64)
+        """(resource, row): what its note lets permits be told up to; UNBOUNDED without a note (see `permit_notes`)."""
+        self.has_own_note = np.zeros(narrow, np.bool_)
+        """(row,): its note is of this process."""
+        self.needs_note = np.zeros(narrow, np.bool_)
+        """(row,): nothing is told of it before its note is of this process."""
+        self.is_noting = np.zeros(narrow, np.bool_)
+        """(row,): a note is being written."""
+        self.note_again_s = np.zeros(narrow, np.float64)
+        """(row,): when a note may be written again."""
+        self.note: dict[int, str] = {}
+        """By row: the note that the pod has, left out where it has none."""
         self._index = KeyIndex(2)
         self._spare = list(range(narrow - 1, 0, -1))
 
@@ -116,12 +130,14 @@ class ScaledPodTable:
         return deferred
 
     def add(self, uid: Int64s, slot: int) -> int:
-        """Return a row, all zeros but for units of 1, for a pod that has none."""
+        """Return a row, all zeros but for units of 1 and no note, for a pod that has none."""
         if not self._spare:
             self._grow()
         row = self._spare.pop()
         for column in self._columns():
             column[..., row] = 0
+        self.note.pop(row, None)
+        self.noted[:, row] = UNBOUNDED
         self.unit[:, row] = 1
         self.told[:, row] = -1
         self.uid[row], self.slot[row] = uid, slot
@@ -140,12 +156,12 @@ class ScaledPodTable:
         """Return every column whose last dimension is the row."""
         wide: list[Int64s | Float64s | Bools | Int32s] = [
             self.least, self.most, self.observed, self.permit, self.floor, self.wanted, self.unit, self.told,
-            self.own_unit,
+            self.own_unit, self.noted,
         ]  # fmt: skip
         return [
             *wide, self.floor_until_s, self.is_bundle, self.session, self.process, self.number, self.queue,
             self.is_movable, self.is_moving, self.is_draining, self.is_off, self.since_s, self.asked, self.asked_s,
-            self.moving_s, self.is_move_told,
+            self.moving_s, self.is_move_told, self.has_own_note, self.needs_note, self.is_noting, self.note_again_s,
         ]  # fmt: skip
 
     def _grow(self) -> None:

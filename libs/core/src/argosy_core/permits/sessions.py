@@ -20,7 +20,7 @@ import numpy as np
 
 from argosy_core.arrays import Int8s, Int32s, Int64s
 from argosy_core.errors import InvalidRequest, NotAllowedNow, QuotaExceeded
-from argosy_core.ledger import NodeLedger, RefusalReason
+from argosy_core.ledger import NodeLedger, PermitNote, RefusalReason
 from argosy_core.permits.messages import (
     AgentHello,
     AgentMessage,
@@ -209,6 +209,27 @@ class PermitService:
                 self._directive(session, own, directive, outcome)
         return outcome
 
+    def take_notes(self, most_count: int) -> list[PermitNote]:
+        """Return notes to be written on pods; tell how each ended with `end_notes`.
+
+        Args:
+            most_count: Most notes that are being written at once.
+        """
+        return self._book.notes.begin(self._book.now_s, most_count)
+
+    def end_notes(self, found: Sequence[tuple[bytes, str | None]], now_s: float) -> Outcome:
+        """Take in how notes were written, and tell the permits that they allow.
+
+        Args:
+            found: (uid of a pod, note that it has now; None if that is not known).
+            now_s: Present time of the sampler's own clock, seconds.
+        """
+        outcome = Outcome()
+        self._book.set_time(now_s)
+        rows = [row for uid, text in found if (row := self._book.end_note(uid, text))]
+        self._tell(np.unique(np.array(rows, np.int32)), outcome)
+        return outcome
+
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _take_wave(self, wave: dict[int, tuple[int, AgentMessage]], now_s: float, outcome: Outcome) -> None:
@@ -293,9 +314,9 @@ class PermitService:
         return Refusals(uids=message.uids[wrong], numbers=message.numbers[wrong], reasons=reasons, retry_after_s=wait_s)
 
     def _tell(self, rows: Int32s, outcome: Outcome) -> None:
-        """Say to each session what its pods among these may have."""
+        """Say to each session what its pods among these may have, as far as their notes allow it."""
         pods = self._book.pods
-        for session, own in self._by_session(rows):
+        for session, own in self._by_session(self._book.notes.may_tell(rows)):
             permits = Permits(
                 uids=pods.uid[own],
                 numbers=pods.number[own],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -273,7 +274,7 @@ class FakeKubeApi:
     async def _change(self, request: web.Request, where: tuple[str, str, str, str]) -> tuple[int, bytes]:
         api_version, plural, namespace, name = where
         sent = await request.read()
-        document: Document = msgspec.json.decode(sent) if sent else {}
+        document: Any = msgspec.json.decode(sent) if sent else {}
         code = 200
         if request.method == "GET":
             answer = self.store.find(plural, namespace, name)
@@ -284,7 +285,8 @@ class FakeKubeApi:
             if is_gone and plural != "pods":
                 return 200, msgspec.json.encode({"kind": "Status", "status": "Success"})
         elif request.method == "PATCH":
-            answer = self._patch(plural, namespace, name, document)
+            patch = self._note if isinstance(document, list) else self._patch
+            answer = patch(plural, namespace, name, document)
         else:
             raise Refusal(405, "MethodNotAllowed", "not allowed")
         return code, msgspec.json.encode(_shaped(answer, request, api_version, plural))
@@ -305,6 +307,21 @@ class FakeKubeApi:
             if part in patch:
                 merged[part] = {**found.get(part, {}), **patch[part]}
         return self.store.replace(plural, merged)
+
+    def _note(self, plural: str, namespace: str, name: str, steps: list[Document]) -> Document:
+        """Take a JSON patch of tests and additions, of the metadata only."""
+        found = self.store.find(plural, namespace, name)
+        changed = copy.deepcopy(found)
+        for step in steps:
+            *parents, key = (part.replace("~1", "/") for part in step["path"].split("/")[1:])
+            place = changed
+            for parent in parents:
+                place = place.get(parent) or {}
+            if step["op"] == "test" and place.get(key) != step["value"]:
+                raise Refusal(422, "Invalid", "the server rejected our request due to an error in our request")
+            if step["op"] == "add":
+                place[key] = step["value"]
+        return self.store.replace(plural, changed)
 
     async def _subresource(
         self, request: web.Request, where: tuple[str, str, str, str], kind: str

@@ -13,6 +13,7 @@ from argosy_core.job.scaling import (
     MAXIMUM_ANNOTATION,
     MINIMUM_ANNOTATION,
     MOVABLE_ANNOTATION,
+    PERMIT_ANNOTATION,
     QUEUE_ANNOTATION,
     SWITCH_ANNOTATION,
     UNIT_ANNOTATION,
@@ -69,6 +70,7 @@ class PodNotes(_Part):
     unit: str | None = msgspec.field(default=None, name=UNIT_ANNOTATION)
     queue: str | None = msgspec.field(default=None, name=QUEUE_ANNOTATION)
     stop_after: str | None = msgspec.field(default=None, name=STOP_AFTER_ANNOTATION)
+    permit: str | None = msgspec.field(default=None, name=PERMIT_ANNOTATION)
 
 
 class Metadata(_Part):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -21,6 +22,7 @@ from argosy_core.job.scaling import (
     QUEUE_ANNOTATION,
     SWITCH_ANNOTATION,
     UNIT_ANNOTATION,
+    PodNote,
     Scaling,
     read_scaling,
 )
@@ -334,6 +336,8 @@ def scaling_of(pod: PodDocument) -> Scaling | None:
         QUEUE_ANNOTATION: notes.queue,
     }
     try:
-        return read_scaling({name: text for name, text in texts.items() if text is not None})
+        scaling = read_scaling({name: text for name, text in texts.items() if text is not None})
     except InvalidRequest:
         return None
+    note = PodNote(text=notes.permit or "", namespace=pod.metadata.namespace, name=pod.metadata.name)
+    return None if scaling is None else replace(scaling, note=note)

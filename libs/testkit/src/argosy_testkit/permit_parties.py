@@ -1,0 +1,81 @@
+"""Who acts in a world of permits: pods as they are, and what agents know of them.
+
+Source: `argosy_testkit.permit_world`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from argosy_core.job.scaling import PodNote, Scaling
+from argosy_core.permits import AgentMessage, PermitService, Reply
+
+__all__ = ["Amounts", "Grip", "WorldAgent", "WorldPod", "join", "meet"]
+
+Amounts = tuple[int, int]
+
+
+@dataclass(slots=True)
+class WorldPod:
+    """A run as it is."""
+
+    handle: int
+    node: int
+    size: Amounts
+    scaling: Scaling | None
+    exists: bool = False
+    """Its pod was created; before that the placement is all there is."""
+    note: str = ""
+    """What a sampler noted on it."""
+    patch: tuple[float, Amounts] | None = None
+    """A resize under way: when it takes effect, and to what."""
+
+    @property
+    def scaled(self) -> Scaling | None:
+        """Within what it is resized, with its note."""
+        return None if self.scaling is None else replace(self.scaling, note=PodNote(text=self.note))
+
+    @property
+    def most(self) -> Amounts:
+        """What it has or is about to have."""
+        return self.size if self.patch is None else join(self.size, self.patch[1])
+
+
+@dataclass(slots=True)
+class Grip:
+    """What an agent knows of one pod."""
+
+    ceiling: Amounts
+    number: int = 0
+    tenure: int = 0
+    """Tenure of the agent in which it got its permit; its lease is renewed in that one."""
+    lease_until_s: float = 0.0
+
+
+@dataclass(slots=True)
+class WorldAgent:
+    """A process that resizes the pods whose handle leaves a remainder."""
+
+    process_id: bytes
+    remainder: int
+    service: PermitService | None = None
+    """What answers it."""
+    session: int = 0
+    tenure: int = 0
+    """Number of the session among all of it; samplers number theirs anew."""
+    sequence: int = 0
+    sent_s: dict[int, float] = field(default_factory=dict)
+    grips: dict[int, Grip] = field(default_factory=dict)
+    up: deque[tuple[int, AgentMessage]] = field(default_factory=deque)
+    down: deque[tuple[int, Reply | None]] = field(default_factory=deque)
+
+
+def join(one: Amounts, other: Amounts) -> Amounts:
+    """Return the most of both, resource by resource."""
+    return max(one[0], other[0]), max(one[1], other[1])
+
+
+def meet(one: Amounts, other: Amounts) -> Amounts:
+    """Return the least of both, resource by resource."""
+    return min(one[0], other[0]), min(one[1], other[1])
