@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from argosy_core.job.permit_rules import PermitRules
 from argosy_core.ledger import NodeLedger, PermitBook, PermitSettings
 from argosy_core.ledger.permit_notes import NotedPermits, read_note
 from argosy_testkit.permit_world import PermitWorld
@@ -53,6 +54,20 @@ def test_no_node_is_promised_twice_in_random_worlds(seed: int, *, has_notes: boo
     play(world)
     assert world.counts["message"] > 30
     assert (world.counts["note"] > 5) == has_notes
+
+
+def test_no_node_is_promised_twice_while_the_configuration_changes() -> None:
+    """Units, watermarks and what is kept for the system change under load, and change back."""
+    rules = [PermitRules(watermark=0.6), PermitRules(unit="cpu=50m,memory=5"), PermitRules()]
+    rules.append(PermitRules(node_system={"n1": "cpu=400m,memory=30"}, node_units={"n2": "cpu=200m,memory=20"}))
+    world = PermitWorld(5, has_notes=True)
+    for number in range(_EVENTS):
+        if number % 40 == 0:
+            world.configure(rules[number // 40 % len(rules)])
+        world.step()
+        if number % 20 == 0:
+            world.check_books()
+    assert world.counts["permit"] > 20
 
 
 class WithoutUncertainty(PermitBook):

@@ -61,7 +61,9 @@ async def test_permits_are_told_as_what_members_hold(leader: FakeLeader) -> None
             session = await leader.ready_session({(7, 1): "n"})
         await session.next_answer("held_amounts")
         weight = np.array([3.0, 1.0]).tobytes()
-        await session.send(queue_weights=sampler_pb2.QueueWeights(queues=["", "other"], weight_column=weight))
+        rules = sampler_pb2.PermitRules(unit="cpu=2,memory=5", node_units={"n": "cpu=500m,memory=1"})
+        said = sampler_pb2.QueueWeights(queues=["", "other"], weight_column=weight, rules=rules)
+        await session.send(queue_weights=said)
         sizes = await session.next_answer("pod_sizes")
         assert (sizes.handle_column, sizes.state_column) == (int64([7]), bytes([PodSizeState.AS_ASKED]))
         assert (sizes.requested_column, sizes.actual_column) == (int64([3000, GIB]), int64([1000, GIB]))
@@ -71,4 +73,6 @@ async def test_permits_are_told_as_what_members_hold(leader: FakeLeader) -> None
         await session.send(cordons=sampler_pb2.Cordons(nodes=["n"]))
         await session.wait_free(n=5000)
         assert ledger.permits.weights == {0: 3.0, 1: 1.0}
+        settings = ledger.permits.settings
+        assert (settings.unit, dict(settings.node_units)) == ((2000, 5), {"n": (500, 1)})
         running.cancel()

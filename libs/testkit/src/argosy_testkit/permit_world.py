@@ -22,6 +22,7 @@ import numpy as np
 from argosy_core.errors import ArgosyError
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members
+from argosy_core.job.permit_rules import PermitRules
 from argosy_core.job.scaling import Scaling
 from argosy_core.ledger import NodeLedger, PermitNote, PermitSettings, PodEvents, RefusalReason
 from argosy_core.nodes import NodeSpec
@@ -152,6 +153,10 @@ class PermitWorld:
         for node, taken in enumerate(sums):
             assert taken[0] <= CAPACITY[0], (node, taken, self.now_s)
             assert taken[1] <= CAPACITY[1], (node, taken, self.now_s)
+
+    def configure(self, rules: PermitRules) -> None:
+        """Somebody changes how permits are given; a next sampler has heard nothing of it."""
+        self._ledger.take_rules(rules)
 
     def check_books(self) -> None:
         """Check the ledger's own invariants."""

@@ -18,6 +18,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.findings import printable
 from argosy_core.job.members import Members
+from argosy_core.job.permit_rules import PermitRules
 from argosy_core.job.rows import HeldAmounts
 from argosy_core.job.scaling import SCALED
 from argosy_core.ledger import NodeLedger, PodSizes
@@ -37,6 +38,7 @@ __all__ = [
     "read_commit",
     "read_placements",
     "read_release",
+    "read_rules",
     "read_sample",
     "read_weights",
     "sample_response",
@@ -203,6 +205,21 @@ def read_weights(message: sampler_pb2.QueueWeights) -> dict[str, float]:
     if len(weights) != len(message.queues):
         raise InvalidRequest("queue_weights has not one weight for each queue")
     return dict(zip(message.queues, weights, strict=True))
+
+
+def read_rules(message: sampler_pb2.PermitRules) -> PermitRules:
+    """Return how permits are given.
+
+    Raises:
+        InvalidRequest: No permit can be given so.
+    """
+    return PermitRules(
+        watermark=message.watermark,
+        unit=message.unit,
+        node_watermarks=dict(message.node_watermarks),
+        node_units=dict(message.node_units),
+        node_system=dict(message.node_system),
+    )
 
 
 def read_release(message: sampler_pb2.Release) -> Members:

@@ -29,6 +29,7 @@ from argosy_sampler.codec import (
     read_commit,
     read_placements,
     read_release,
+    read_rules,
     read_sample,
     read_weights,
     sample_response,
@@ -177,7 +178,9 @@ class SessionHandler:
         elif kind == "cordons":
             self._session.ledger.set_cordons(message.cordons.nodes)
         elif kind == "queue_weights":
-            self.ledger.permits.set_weights(read_weights(message.queue_weights), pool=self._pool)
+            weights, rules = read_weights(message.queue_weights), read_rules(message.queue_weights.rules)
+            self.ledger.permits.set_weights(weights, pool=self._pool)
+            self.ledger.take_rules(rules, self._pool)
         return []
 
     def _take_placements(self, message: sampler_pb2.PlacementList) -> list[sampler_pb2.SessionRequest]:

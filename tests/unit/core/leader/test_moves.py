@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from argosy_core.job.members import Members
+from argosy_core.job.permit_rules import PermitRules
 from argosy_core.leader import events as hear
 from argosy_core.leader import instructions as say
+from argosy_simulation.changes import read_changes
 from argosy_testkit.leader_world import LeaderWorld
 
 
@@ -26,8 +30,17 @@ def test_a_run_that_its_sampler_names_is_stopped_with_the_reason() -> None:
     assert [handle for _, handle, _ in world.sent(say.SendStops)] == [named]
 
 
-def test_samplers_are_told_what_queues_weigh() -> None:
-    """With their welcome; queues of no weight are left out."""
+def test_samplers_are_told_what_queues_weigh_and_how_permits_are_given() -> None:
+    """With their welcome, and when settings change; queues of no weight are left out."""
     world = LeaderWorld(clusters={"a": 1})
-    told = [one.weights for one in world.said if isinstance(one, say.SendWeights)]
-    assert told[-1] == dict.fromkeys(world.state.queues.names.values(), 1.0)
+    told = [one for one in world.said if isinstance(one, say.SendWeights)]
+    assert told[-1].weights == dict.fromkeys(world.state.queues.names.values(), 1.0)
+    assert told[-1].rules == PermitRules()
+    rules = PermitRules(watermark=0.8)
+    changed = hear.ChangedSettings(version=1, round=replace(world.settings.round, permits=rules))
+    world.store.change_request(world.submit(1))  # a change for settings to come with
+    news = read_changes(world.store, world.book, world.machine)
+    world.tell(replace(news, references=replace(news.references, settings=changed)))
+    world.round()
+    told = [one for one in world.said if isinstance(one, say.SendWeights)]
+    assert told[-1].rules == rules

@@ -11,6 +11,7 @@ import pytest
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members
+from argosy_core.job.permit_rules import PermitRules
 from argosy_core.job.scaling import Scaling
 from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, PodSizeState
 from argosy_core.nodes import NodeSpec
@@ -173,6 +174,41 @@ def test_configuration_that_changes_moves_no_booking() -> None:
     world.ledger.configure(PermitSettings(unit=(100, 10)))
     assert world.ledger.nodes.free[:2, 0].tolist() == [200, 20]
     assert world.book.node_books().system.any() == np.False_
+
+
+def test_settings_of_pools_come_before_the_configuration_and_go_again() -> None:
+    """Of what two pools say, the first one's counts; what neither says is as configured."""
+    world = World(PermitSettings(unit=(100, 10), watermark_ratio=0.9, node_units={"z": (7, 7)}))
+    world.run(1, (800, 80))
+    rules = PermitRules(watermark=0.5, node_system={"a": "cpu=400m,memory=10"}, node_units={"a": "cpu=1,memory=5"})
+    world.ledger.take_rules(PermitRules(watermark=0.7, unit="cpu=2,memory=9"), 1)
+    world.ledger.take_rules(rules, 0)
+    settings = world.book.settings
+    assert (settings.watermark_ratio, settings.unit) == (0.5, (2000, 9))
+    assert settings.node_units == {"z": (7, 7), "a": (1000, 5)}
+    world.ledger.check_invariants()
+    books = world.book.node_books()
+    assert (books.system[:, 0].tolist(), books.reserved[:, 0].tolist()) == ([400, 10], [800, 80])
+    assert books.watermark[:, 0].tolist() == [300, 45]
+    world.ledger.take_rules(PermitRules(), 0)
+    world.ledger.take_rules(PermitRules(), 1)
+    assert world.book.settings == PermitSettings(unit=(100, 10), watermark_ratio=0.9, node_units={"z": (7, 7)})
+    assert world.book.node_books().system[:, 0].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"watermark": 1.5}, {"watermark": float("nan")}, {"unit": "cpu=1"},
+        {"unit": "cpu=0,memory=1"}, {"node_units": {"a": "x"}}, {"node_system": {"a": "cpu=1"}},
+    ],
+)  # fmt: skip
+def test_rules_that_mean_nothing_are_refused_by_their_key(wrong: dict[str, Any]) -> None:
+    """Whoever sets them learns which is wrong."""
+    with pytest.raises(InvalidRequest, match=f"leader.round.permits.{next(iter(wrong))[:4]}"):
+        PermitRules(**wrong)
+    with pytest.raises(InvalidRequest, match="those of nodes must be parts of 1"):
+        PermitRules(node_watermarks={"a": 0.0})
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from argosy_core.framework import Framework, PermitBatch
+from argosy_core.job.permit_rules import PermitRules
 from argosy_core.leader.events import Session
 from argosy_core.leader.transaction import Transaction
 from argosy_core.placement import CommitRequest, Placements, SampleRequest
@@ -123,12 +124,14 @@ class SendCordons:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendWeights:
-    """Tell a sampler what the queues of the pool weigh: all of them."""
+    """Tell a sampler what the queues of the pool weigh, all of them, and how permits are given."""
 
     session: Session
     """Its session."""
     weights: Mapping[str, float]
     """Above 0, by name."""
+    rules: PermitRules
+    """How permits are given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

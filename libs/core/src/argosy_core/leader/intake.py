@@ -216,6 +216,7 @@ class Intake:
         state = self._term.state
         if references.settings is not None:
             self._term.change_settings(references.settings)
+            self._sessions.tell_weights()
         if references.classes:
             define_classes(state, references.classes)
         if references.queues:

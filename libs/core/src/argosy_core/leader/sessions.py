@@ -122,7 +122,7 @@ class ClusterSessions:
         if session.role is not Role.SAMPLER:
             return
         term.say(SendCordons(session=session, nodes=event.settings.cordoned_nodes))
-        term.say(SendWeights(session=session, weights=queue_weights(term.state)))
+        self._tell_weights(session)
         placements = placements_of(term.state, session.cluster)
         classes = self._unseen(self._samplers[session.cluster], sorted(set(placements.class_ids.tolist())))
         term.say(SendPlacements(session=session, placements=placements, classes=classes))
@@ -236,9 +236,13 @@ class ClusterSessions:
         return preempt(state, np.unique(slots[there]), _TOO_FULL).size > 0
 
     def tell_weights(self) -> None:
-        """Tell all samplers what queues weigh."""
+        """Tell all samplers what queues weigh and how permits are given."""
         for link in self._samplers.values():
-            self._term.say(SendWeights(session=link.session, weights=queue_weights(self._term.state)))
+            self._tell_weights(link.session)
+
+    def _tell_weights(self, session: Session) -> None:
+        state = self._term.state
+        self._term.say(SendWeights(session=session, weights=queue_weights(state), rules=state.settings.permits))
 
     def note_ready(self, session: Session) -> bool:
         """From now on a cluster may be asked; return whether the session is the live one."""

@@ -28,6 +28,7 @@ from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.framework import ClassTable
 from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.members import Members, MemberSet
+from argosy_core.job.permit_rules import PermitRules
 from argosy_core.job.scaling import SCALED
 from argosy_core.ledger.permit_records import PermitSettings
 from argosy_core.ledger.permits import PermitBook
@@ -78,7 +79,9 @@ class NodeLedger:
         self.classes = ClassTable(axis)
         """The scheduling classes that were defined."""
         self._placements = PlacementTable(len(axis))
-        self.permits = PermitBook(self._placements, self.nodes, permits or PermitSettings())
+        self._configured = permits or PermitSettings()
+        self._rules: dict[int, PermitRules] = {}
+        self.permits = PermitBook(self._placements, self.nodes, self._configured)
         """How much pods that are resized may have, out of the same room."""
         self.pressure = PressureBook(self.permits, self._placements, self.nodes, classes=self.classes)
         """Which pods are to be moved because their nodes are too full."""
@@ -124,6 +127,16 @@ class NodeLedger:
         changed = before.node_system.items() ^ settings.node_system.items()
         self.put_nodes([self._specs[name] for name in {name for name, _ in changed} & self._specs.keys()])
         self.permits.advance(self.permits.now_s)
+
+    def take_rules(self, rules: PermitRules, pool: int = 0) -> None:
+        """Give permits as a pool's settings say; of what two pools say, that of the lower number counts."""
+        if self._rules.get(pool, PermitRules()) == rules:
+            return
+        self._rules[pool] = rules
+        settings = self._configured
+        for _, said in sorted(self._rules.items(), reverse=True):
+            settings = settings.under(said)
+        self.configure(settings)
 
     def _with_system(self, node: NodeSpec) -> NodeSpec:
         """Return a node with what is configured to be kept for its system."""

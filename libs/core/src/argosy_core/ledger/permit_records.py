@@ -6,12 +6,13 @@ Source: seed 001 "Deep dive into resource management"; docs/autoscale.md "Permit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.scaling import SCALED
+from argosy_core.job.permit_rules import PermitRules
+from argosy_core.job.scaling import SCALED, read_amounts
 
 __all__ = ["NodeBooks", "PermitSettings", "RefusalReason"]
 
@@ -89,6 +90,21 @@ class PermitSettings:
         for unit in (self.unit, *self.node_units.values()):
             if len(unit) != len(SCALED) or min(unit) < 1:
                 raise InvalidRequest(f"a compute unit has some of {' and of '.join(SCALED)}")
+
+    def under(self, rules: PermitRules) -> PermitSettings:
+        """Return the settings as a pool's rules change them."""
+        return replace(
+            self,
+            watermark_ratio=rules.watermark or self.watermark_ratio,
+            unit=read_amounts("unit", rules.unit) if rules.unit else self.unit,
+            node_watermarks={**self.node_watermarks, **rules.node_watermarks},
+            node_units={**self.node_units, **_read(rules.node_units)},
+            node_system={**self.node_system, **_read(rules.node_system)},
+        )
+
+
+def _read(amounts: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
+    return {name: read_amounts(name, text) for name, text in amounts.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.permit_rules import PermitRules
 from argosy_core.placement.decision import DecisionProfile
 from argosy_core.placement.strategies import STRATEGIES
 from argosy_core.plugins import decision_framework
@@ -103,6 +104,8 @@ class RoundSettings:
     beyond the share takes up its usage times the lesser of lifetime and time limit until it leaves."""
     wait_expiry_s: float = 10.0
     """After how long a cluster that had no node for a class is asked again without news from its sampler, seconds."""
+    permits: PermitRules = field(default_factory=PermitRules)
+    """How samplers of the pool give permits to pods that are resized."""
 
     def __post_init__(self) -> None:
         """Refuse settings with which no round can work.

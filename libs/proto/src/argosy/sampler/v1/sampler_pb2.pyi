@@ -353,12 +353,49 @@ class Cordons(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class QueueWeights(_message.Message):
-    __slots__ = ("queues", "weight_column")
+    __slots__ = ("queues", "weight_column", "rules")
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
     queues: _containers.RepeatedScalarFieldContainer[str]
     weight_column: bytes
-    def __init__(self, queues: _Optional[_Iterable[str]] = ..., weight_column: _Optional[bytes] = ...) -> None: ...
+    rules: PermitRules
+    def __init__(self, queues: _Optional[_Iterable[str]] = ..., weight_column: _Optional[bytes] = ..., rules: _Optional[_Union[PermitRules, _Mapping]] = ...) -> None: ...
+
+class PermitRules(_message.Message):
+    __slots__ = ("watermark", "unit", "node_watermarks", "node_units", "node_system")
+    class NodeWatermarksEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class NodeUnitsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class NodeSystemEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    NODE_WATERMARKS_FIELD_NUMBER: _ClassVar[int]
+    NODE_UNITS_FIELD_NUMBER: _ClassVar[int]
+    NODE_SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    watermark: float
+    unit: str
+    node_watermarks: _containers.ScalarMap[str, float]
+    node_units: _containers.ScalarMap[str, str]
+    node_system: _containers.ScalarMap[str, str]
+    def __init__(self, watermark: _Optional[float] = ..., unit: _Optional[str] = ..., node_watermarks: _Optional[_Mapping[str, float]] = ..., node_units: _Optional[_Mapping[str, str]] = ..., node_system: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Confirmed(_message.Message):
     __slots__ = ()

@@ -14,6 +14,7 @@ from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.members import Members
+from argosy_core.job.permit_rules import PermitRules
 from argosy_core.job.rows import HeldAmounts
 from argosy_core.placement import CommitOutcome, CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
 from argosy_core.scheduler.messages import CapacityColumns, StateColumns
@@ -96,10 +97,17 @@ def moves(message: sampler_pb2.Moves) -> Members:
     return Members.of(fields["handle_column"], fields["attempt_column"], _numbers(fields["member_column"]))
 
 
-def queue_weights(weights: Mapping[str, float]) -> sampler_pb2.QueueWeights:
-    """Return what queues weigh as a message."""
+def queue_weights(weights: Mapping[str, float], rules: PermitRules) -> sampler_pb2.QueueWeights:
+    """Return what queues weigh and how permits are given as a message."""
     column = pack_column(np.array([*weights.values()], np.float64), "float64")
-    return sampler_pb2.QueueWeights(queues=weights, weight_column=column)
+    said = sampler_pb2.PermitRules(
+        watermark=rules.watermark,
+        unit=rules.unit,
+        node_watermarks=rules.node_watermarks,
+        node_units=rules.node_units,
+        node_system=rules.node_system,
+    )
+    return sampler_pb2.QueueWeights(queues=weights, weight_column=column, rules=said)
 
 
 def sample_request(

@@ -89,8 +89,9 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
         self.send(sampler_pb2.SessionResponse(cordons=sampler_pb2.Cordons(nodes=instruction.nodes)))
 
     def send_weights(self, instruction: SendWeights) -> None:
-        """Tell what queues weigh: all of them."""
-        self.send(sampler_pb2.SessionResponse(queue_weights=cluster_codec.queue_weights(instruction.weights)))
+        """Tell what queues weigh, all of them, and how permits are given."""
+        message = cluster_codec.queue_weights(instruction.weights, instruction.rules)
+        self.send(sampler_pb2.SessionResponse(queue_weights=message))
 
     def send_placements(self, instruction: SendPlacements) -> None:
         """Send the full list of placements, in parts."""
