@@ -31,34 +31,36 @@ from argosy_runtime.grpc_server import GrpcServer, GrpcSettings
 from argosy_runtime.logs import get_logger
 from argosy_sampler.permits import PermitServicer
 
-_UNIT = (250, 1 << 30)
-_PODS_A_NODE = 20
+UNIT = (250, 1 << 30)
+PODS_A_NODE = 20
 _AGENTS = 10
 _RATE = 5000
 _SECONDS = 8.0
 
 
-def _uids(first: int, count: int) -> np.ndarray:
+def make_uids(first: int, count: int) -> np.ndarray:
+    """Return uids of pods by their numbers."""
     uids = np.zeros((count, 2), np.int64)
     uids[:, 0] = np.arange(first + 1, first + 1 + count)
     return uids
 
 
-def _ledger(pods: int) -> NodeLedger:
-    """Return a ledger whose pods have one unit each."""
-    ledger = NodeLedger(permits=PermitSettings(unit=_UNIT, rises_per_s=1000.0))
-    room = 5 * _PODS_A_NODE
-    total = {"cpu": room * _UNIT[0], "memory": room * _UNIT[1]}
-    ledger.put_nodes([NodeSpec(name=f"n{node}", total=total) for node in range(pods // _PODS_A_NODE)])
-    ledger.permits.has_listed = True
-    scaling = Scaling(least=_UNIT, most=(8 * _UNIT[0], 8 * _UNIT[1]))
-    ledger.observe(
+def make_ledger(pods: int, *, is_started: bool = False) -> NodeLedger:
+    """Return a ledger whose pods have one unit each; one that has just started does not know what they may have."""
+    ledger = NodeLedger(permits=PermitSettings(unit=UNIT, rises_per_s=1000.0))
+    room = 5 * PODS_A_NODE
+    total = {"cpu": room * UNIT[0], "memory": room * UNIT[1]}
+    ledger.put_nodes([NodeSpec(name=f"n{node}", total=total) for node in range(pods // PODS_A_NODE)])
+    ledger.permits.has_listed = not is_started
+    scaling = Scaling(least=UNIT, most=(8 * UNIT[0], 8 * UNIT[1]))
+    take = ledger.observe_all if is_started else ledger.observe
+    take(
         PodEvents(
             members=Members.of([0] * pods, [0] * pods),
-            uids=_uids(0, pods).view(np.uint8).reshape(-1, 16),
-            nodes=(np.arange(pods) // _PODS_A_NODE).astype(np.int32),
+            uids=make_uids(0, pods).view(np.uint8).reshape(-1, 16),
+            nodes=(np.arange(pods) // PODS_A_NODE).astype(np.int32),
             ended=np.zeros(pods, np.bool_),
-            requests=np.tile(np.array([*_UNIT, 1], np.int64), (pods, 1)),
+            requests=np.tile(np.array([*UNIT, 1], np.int64), (pods, 1)),
             scalings=dict.fromkeys(range(pods), scaling),
         )
     )
@@ -69,7 +71,7 @@ async def _serve(pods: int, pipe: Connection) -> None:
     servicer = PermitServicer("c", b"p" * 16, log=get_logger())
     server = GrpcServer(GrpcSettings(listen="127.0.0.1:0"))
     server.add(permit_pb2_grpc.add_PermitServiceServicer_to_server, servicer, "permits")
-    servicer.open(PermitService(_ledger(pods), cluster="c", cluster_uid="u"))
+    servicer.open(PermitService(make_ledger(pods), cluster="c", cluster_uid="u"))
     await server.start()
     pipe.send(server.address)
     async with asyncio.TaskGroup() as group:
@@ -84,12 +86,12 @@ def _process(pods: int, pipe: Connection) -> None:
     asyncio.run(_serve(pods, pipe))
 
 
-class _Agent:
+class Agent:
     """One agent with its part of the pods."""
 
     def __init__(self, channel: Any, number: int, pods: int) -> None:
         self.stream = permit_pb2_grpc.PermitServiceStub(channel).Session()
-        self.uids = _uids(number * pods, pods)
+        self.uids = make_uids(number * pods, pods)
         self.numbers = itertools.count(2)
         self.sequences = itertools.count(1)
         self.process_id = bytes([number]) * 16
@@ -99,9 +101,11 @@ class _Agent:
         self.answered = asyncio.Event()
 
     async def say(self, **message: Any) -> None:
+        """Say something in turn."""
         await self.stream.write(permit_pb2.SessionRequest(sequence=next(self.sequences), **message))
 
     async def begin(self) -> None:
+        """Say hello and tell the pods."""
         hello = permit_pb2.Hello(cluster="c", cluster_uid="u", process_id=self.process_id)
         await self.say(hello=hello)
         await self.stream.read()
@@ -109,7 +113,7 @@ class _Agent:
         await self.say(
             inventory=permit_pb2.Inventory(
                 uid_column=self.uids.tobytes(),
-                ceiling_column=np.tile(np.array(_UNIT, np.int64), (count, 1)).tobytes(),
+                ceiling_column=np.tile(np.array(UNIT, np.int64), (count, 1)).tobytes(),
                 held_column=bytes(count),
                 number_column=np.ones(count, np.int64).tobytes(),
             )
@@ -123,7 +127,7 @@ class _Agent:
         units = np.array([self.random.randint(1, 8) for _ in range(count)], np.int64)
         request = permit_pb2.PermitRequest(
             uid_column=self.uids[first : first + count].tobytes(),
-            wanted_column=(units[:, np.newaxis] * np.array(_UNIT)).tobytes(),
+            wanted_column=(units[:, np.newaxis] * np.array(UNIT)).tobytes(),
             number_column=np.full(count, number, np.int64).tobytes(),
         )
         self.sent[number] = time.perf_counter()
@@ -143,7 +147,7 @@ class _Agent:
                     self.answered.set()
 
 
-async def _flat_out(agent: _Agent, until_s: float) -> int:
+async def _flat_out(agent: Agent, until_s: float) -> int:
     """Ask again as soon as answered; return how many permits were given."""
     size = max(1, len(agent.uids) // 10)
     given = 0
@@ -155,7 +159,7 @@ async def _flat_out(agent: _Agent, until_s: float) -> int:
     return given
 
 
-async def _paced(agent: _Agent, until_s: float) -> None:
+async def _paced(agent: Agent, until_s: float) -> None:
     """Ask at the rate, ten pods a message."""
     gap_s = 10 * _AGENTS / _RATE
     next_s = time.perf_counter() + agent.random.random() * gap_s
@@ -167,7 +171,7 @@ async def _paced(agent: _Agent, until_s: float) -> None:
 
 async def _play(address: str, pods: int) -> dict[str, float]:
     channels = [open_channel(address, ChannelCredentials()) for _ in range(_AGENTS)]
-    agents = [_Agent(channel, number, pods // _AGENTS) for number, channel in enumerate(channels)]
+    agents = [Agent(channel, number, pods // _AGENTS) for number, channel in enumerate(channels)]
     async with asyncio.TaskGroup() as group:
         for agent in agents:
             await agent.begin()
