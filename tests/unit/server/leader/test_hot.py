@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.ledger import PermitSettings
+from argosy_runtime.config import value_texts
 from argosy_server.config import ServerConfig
 from argosy_server.leader.hot import HotSettings
 from argosy_server.leader.settings import LeaderSettings, is_hot
@@ -37,6 +39,17 @@ def test_what_is_set_is_laid_over_the_configuration() -> None:
     assert hot.take(None) is None
 
 
+def test_rules_for_permits_are_set_by_their_keys_with_amounts_of_nodes() -> None:
+    """A semicolon parts the amounts of a node, since commas part nodes; they read back as they are shown."""
+    hot = _hot()
+    said = {"watermark": "0.8", "node_system": "n1=cpu=1;memory=2Gi,n2=cpu=2;memory=1Gi"}
+    changed = hot.take(_row(1, {f"leader.round.permits.{name}": text for name, text in said.items()}))
+    assert changed is not None
+    settings = PermitSettings().under(changed.round.permits)
+    assert (settings.watermark_ratio, settings.node_system["n1"]) == (0.8, (1000, 2 << 30))
+    assert value_texts(hot.present)["leader.round.permits.node_system"] == said["node_system"]
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
@@ -44,6 +57,7 @@ def test_what_is_set_is_laid_over_the_configuration() -> None:
         ({"leader.round.half_time_s": "x"}, "'x' is not a number"),
         ({"leader.round.half_tim_s": "1"}, "did you mean leader.round.half_time_s?"),
         ({"leader.round.nodes_to_sample_ratio": "2"}, "leader.round.nodes_to_sample_ratio is 2.0, but must be"),
+        ({"leader.round.permits.unit": "cpu=1"}, "leader.round.permits.unit is 'cpu=1'; it must name cpu and memory"),
         ({"leader.lease_s": "1"}, "not every setting changes while a pool is led: leader.lease_s"),
         ({"leader.plugin_settings": "nobody.x=1"}, "nobody"),
     ],

@@ -28,9 +28,9 @@ class PermitRules:
     node_watermarks: Mapping[str, float] = field(default_factory=dict)
     """Watermarks by name of a node, on whatever cluster."""
     node_units: Mapping[str, str] = field(default_factory=dict)
-    """Compute units by name of a node."""
+    """Compute units by name of a node, as `n1=cpu=1;memory=2Gi`."""
     node_system: Mapping[str, str] = field(default_factory=dict)
-    """What is kept for the system by name of a node, beyond what is not allocatable, as `cpu=1,memory=2Gi`."""
+    """What is kept for the system by name of a node, beyond what is not allocatable, as `n1=cpu=1;memory=2Gi`."""
 
     def __post_init__(self) -> None:
         """Refuse rules that no permit can be given by.

@@ -213,7 +213,7 @@ def read_targets(text: str, defaults: Targets | None = None) -> Targets:
 
 
 def read_amounts(annotation: str, text: str) -> tuple[int, ...]:
-    """Return amounts by resource of SCALED, written as `cpu=250m,memory=1Gi`.
+    """Return amounts by resource of SCALED, written as `cpu=250m,memory=1Gi`; a semicolon does, too, where commas part.
 
     Args:
         annotation: What the text is, for the error.
@@ -223,7 +223,7 @@ def read_amounts(annotation: str, text: str) -> tuple[int, ...]:
         InvalidRequest: A resource is missing, stands twice or is none that pods are resized in, or has no quantity.
     """
     amounts: dict[str, int] = {}
-    for part in text.split(","):
+    for part in text.replace(";", ",").split(","):
         name, equals, quantity = (word.strip() for word in part.partition("="))
         if not equals or name not in SCALED or name in amounts:
             raise InvalidRequest(f"{annotation} is {text[:80]!r}; write {'=..., '.join(SCALED)}=..., each once")
