@@ -86,6 +86,25 @@ def test_try_lead_takes_over_when_the_lease_has_expired(world: StoreWorld) -> No
     other.close()
 
 
+def test_time_that_a_new_leader_is_told_is_not_older_than_its_commit(world: StoreWorld) -> None:
+    """A commit may wait for a standby for seconds; leases would be written as of a time before others' ends."""
+    world.leader.resign(world.epoch)
+    with psycopg.connect(world.url, autocommit=True) as connection:
+        connection.execute(
+            "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN PERFORM set_config('test.none', pg_sleep(0.3)::text, false); RETURN NULL; END $$;"
+            "CREATE CONSTRAINT TRIGGER waits AFTER INSERT OR UPDATE ON pools DEFERRABLE INITIALLY DEFERRED"
+            " FOR EACH ROW EXECUTE FUNCTION waits()"
+        )
+        try:
+            (before_us,) = connection.execute("SELECT argosy_now_us()").fetchone() or (0,)
+            leadership = world.leader.try_lead("l-1", "host:1", lease_s=60)
+        finally:
+            connection.execute("DROP TRIGGER waits ON pools; DROP FUNCTION waits()")
+    assert leadership is not None
+    assert leadership.time_us - before_us >= 300_000
+
+
 def test_renew_after_the_lease_expired_holds_until_another_leader_takes_the_pool(world: StoreWorld) -> None:
     """A late renewal is good while the epoch is the current one; once somebody else leads it is refused."""
     world.leader.renew(world.epoch, -1.0)

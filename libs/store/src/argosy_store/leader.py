@@ -27,7 +27,14 @@ from argosy_store.effects import AppliedEffects, Effects
 from argosy_store.ended_sessions import note_ended_session
 from argosy_store.load import LoadedPool, load_pool, read_states
 from argosy_store.outbox import insert_outbox
-from argosy_store.partitions import PARTITION_LOCK, STATE_COLUMNS, change_request_lock, learn_state, prologue
+from argosy_store.partitions import (
+    PARTITION_LOCK,
+    STATE_COLUMNS,
+    change_request_lock,
+    database_time_us,
+    learn_state,
+    prologue,
+)
 from argosy_store.pool_settings import PoolSettingsRow, read_pool_settings
 from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
 from argosy_store.shared_reads import SharedReads
@@ -42,7 +49,7 @@ ON CONFLICT (pool) DO UPDATE SET leader_id = excluded.leader_id, address = exclu
     epoch = p.epoch + CASE WHEN p.timeline IN ('', excluded.timeline) THEN 1 ELSE %(skipped)s END,
     expire_time = excluded.expire_time, timeline = excluded.timeline
 WHERE p.leader_id IN ('', excluded.leader_id) OR p.expire_time <= clock_timestamp()
-RETURNING epoch, log_position, round_state, timeline, argosy_now_us()
+RETURNING epoch, log_position, round_state, timeline
 """
 _SKIPPED_EPOCHS: Final = 1000
 """A promoted standby may lack the last epochs that its primary gave."""
@@ -149,10 +156,12 @@ class LeaderStore:
         values["skipped"] = _SKIPPED_EPOCHS
         with self._elector.use() as connection:
             row = connection.execute(_LEAD, values).fetchone()
-        if row is None:
-            return None
+            if row is None:
+                return None
+            # Asked after the commit, which may wait for a standby: what it returned would be as old as that wait.
+            time_us = database_time_us(connection)
         self._leader_id, self._timeline = leader_id, row[3]
-        return Leadership(epoch=row[0], log_position=row[1], round_state=bytes(row[2]), time_us=row[4])
+        return Leadership(epoch=row[0], log_position=row[1], round_state=bytes(row[2]), time_us=time_us)
 
     def renew(self, epoch: int, lease_s: float, log: LogState = _UNTRIED) -> int:
         """Lead on; also when the lease ran out, as long as nobody else took the pool: the epoch is the fence.
