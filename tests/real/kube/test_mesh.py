@@ -172,7 +172,8 @@ def bed(kube_api_factory: Callable[..., KubeApi], tmp_path_factory: pytest.TempP
     home = tmp_path_factory.mktemp("home")
     mesh = Mesh(home / "mesh")
     cluster = ClusterPlan(name="lab", address=f"kubernetes:{api.kubeconfig}")
-    flags = {"combined": ("--kubernetes-binding", "affinity"), "server": ("--leader-keep-failed-s", "3")}
+    keep = ("--leader-keep-finished-s", "20", "--leader-keep-failed-s", "20")  # for as long as a test reads their logs
+    flags = {"combined": ("--kubernetes-binding", "affinity"), "server": keep}
     mesh.up(MeshPlan(clusters=(cluster,), combined=True, flags=flags))
     try:
         with pytest.MonkeyPatch.context() as patch:
