@@ -479,20 +479,23 @@ class LeaderWorld:
 
     # --- executors ----------------------------------------------------------------------------------------------------
 
-    def report(self, cluster: str, reports: Sequence[Report], *, ahead_s: float = 0.0) -> Transaction:
+    def report(
+        self, cluster: str, reports: Sequence[Report], *, ahead_s: float = 0.0, sent_ahead_s: float = 0.0
+    ) -> Transaction:
         """Have a cluster's executor report states, and a cycle take them that places nothing; return what it stored.
 
         Args:
             cluster: The cluster.
             reports: What it reports.
-            ahead_s: How far its clock is ahead.
+            ahead_s: How far the cluster's clock is ahead, and that of its executor with it.
+            sent_ahead_s: How far the executor's own is, beside that.
         """
         told = self.clusters[cluster]
         told.batch += 1
         there_s = self.now_s + ahead_s
         columns = report_columns(reports, there_s)
         count = len(self.stored)
-        sent_us = round(there_s * 1e6)
+        sent_us = round((there_s + sent_ahead_s) * 1e6)
         self._tell(hear.StatesReported(session=told.executor, batch=told.batch, columns=columns, sent_us=sent_us))
         self.take()
         return self.stored[count] if len(self.stored) > count else Transaction()

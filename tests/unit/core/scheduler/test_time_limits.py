@@ -73,6 +73,16 @@ def test_clock_of_an_executor_that_is_wrong_moves_no_time_limit(ahead_s: float) 
     assert stopped(world) == [handle]
 
 
+@pytest.mark.parametrize("ahead_s", [259_200.0, -259_200.0])
+def test_times_of_a_cluster_are_right_though_its_executors_own_clock_is_wrong(ahead_s: float) -> None:
+    """Pods' times are of the clocks of nodes, the time of the message is of the executor's."""
+    world = LeaderWorld(clusters={"a": 1})
+    (handle,) = world.submit(1, options=(-1, LIMIT_S, -1))
+    world.round()
+    (states,) = world.report("a", [Report(handle=handle, state=ObjectState.RUNNING)], sent_ahead_s=ahead_s).objects
+    assert states.start_time_us.tolist() == [round(world.now_s * 1e6)]
+
+
 @pytest.mark.parametrize(
     ("state", "failure", "outcome"),
     [

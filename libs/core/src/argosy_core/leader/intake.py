@@ -334,7 +334,9 @@ class Intake:
             text = f"an executor's clock is off by {-behind_us / 1e6:.0f} s; its times are corrected"
             self._term.say(Warn(text=text, subject=event.session.cluster))
         shift_us = min(max(behind_us, -_MOST_SHIFTED_US), _MOST_SHIFTED_US)
-        time_us = np.clip(event.columns.time_us, 0, now_us + _MOST_SHIFTED_US) + shift_us
+        time_us = np.clip(event.columns.time_us, 0, now_us + _MOST_SHIFTED_US)
+        if shift_us:
+            time_us = _likely_times(time_us, time_us + shift_us, now_us)
         columns = replace(event.columns, time_us=np.clip(time_us, 0, now_us))
         self.inbox.append(replace(event, columns=columns))
 
@@ -426,3 +428,16 @@ def join_jobs(parts: list[JobColumns]) -> JobColumns:
         options=join_options([(part.options, part.handle.size) for part in parts]),
         after=join_after([part.after for part in parts]),
     )
+
+
+def _likely_times(told_us: Int64s, shifted_us: Int64s, now_us: int) -> Int64s:
+    """Return times of what an executor reported whose own clock is wrong.
+
+    Its cluster's clock, which pods' times are of, may be right nevertheless. What is reported has mostly just happened,
+    so of both readings the later counts, unless that is still to come.
+    """
+    latest_us = now_us + _CLOCK_TOLERANCE_US
+    likely: Int64s = np.maximum(
+        np.where(told_us <= latest_us, told_us, -1), np.where(shifted_us <= latest_us, shifted_us, -1)
+    )
+    return np.where(likely < 0, now_us, likely)
