@@ -24,6 +24,8 @@ from argosy_testkit.store_world import StoreWorld, encode_parts
 from argosy_testkit.submissions import make_spec
 from argosy_testkit.world_rows import options_of
 
+DAY_US = 86_400_000_000
+
 
 def stored(world: StoreWorld) -> list[int]:
     """Return the handles of all jobs."""
@@ -254,6 +256,19 @@ def test_submit_spreads_a_request_over_days(world: StoreWorld) -> None:
             "SELECT tableoid::regclass::text, count(*) FROM jobs GROUP BY 1 ORDER BY 1"
         ).fetchall()
     assert rows == [(f"jobs_d{world.day}", 2), (f"jobs_d{world.day + 1}", 2)]
+
+
+def test_time_is_the_databases_and_is_carried_on_without_asking(
+    world: StoreWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server whose clock is wrong puts jobs into no other day, and a look at the time costs no round trip."""
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    set_database_time(world.url, 30 * DAY_US)
+    store = ApiStore(world.url)
+    first = store.now_us()
+    set_database_time(world.url, 90 * DAY_US)
+    assert 30 * DAY_US <= first < store.now_us() < 31 * DAY_US
+    store.close()
 
 
 def test_reserve_numbers_never_gives_a_number_twice(database_url: str) -> None:

@@ -53,6 +53,10 @@ class MemoryStore:
         self.poison = -1
         self._next = 1
 
+    def now_us(self) -> int:
+        """Return the same moment always."""
+        return NOW_US
+
     def reserve_numbers(self, count: int) -> int:
         """Return the next numbers."""
         first, self._next = self._next, self._next + count
@@ -83,7 +87,7 @@ async def gathering(store: MemoryStore, workers: int = 1, **options: Any) -> Asy
     """Run a gather with its workers."""
     defaults: dict[str, Any] = {"gather_s": 0.0, "max_waiting_jobs": 100, "max_batch_jobs": 50}
     with ThreadPoolExecutor(workers) as threads:
-        gather = SubmitGather(store, threads, clock_us=lambda: NOW_US, **{**defaults, **options})
+        gather = SubmitGather(store, threads, **{**defaults, **options})
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(gather.work()) for _ in range(workers)]
             yield gather

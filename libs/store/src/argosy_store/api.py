@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import time
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
@@ -54,7 +53,7 @@ _USE_JOB_SET: Final = (
     "UPDATE job_sets SET last_used_day = argosy_now_us() / 86400000000"
     " WHERE job_set_id = %s AND last_used_day < argosy_now_us() / 86400000000 RETURNING job_set_id"
 )
-_DAY_S: Final = 86_400
+_DAY_US: Final = 86_400_000_000
 
 
 class ApiStore(
@@ -95,6 +94,14 @@ class ApiStore(
     def close(self) -> None:
         """Close the connections."""
         self._connections.close()
+
+    def now_us(self) -> int:
+        """Return the present time by the database's clock, microseconds since the Unix epoch.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        return self._connections.now_us()
 
     def reserve_numbers(self, count: int) -> int:
         """Return the first of `count` consecutive sequence numbers that nobody else gets.
@@ -201,7 +208,7 @@ class ApiStore(
 
         Retention takes away what no kept day has used.
         """
-        day = int(time.time() // _DAY_S)
+        day = self.now_us() // _DAY_US
         with self._caches_lock:
             if day != self._cache_day:
                 self._cache_day = day

@@ -8,7 +8,6 @@ Source: design section 5, "Change requests".
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
@@ -115,7 +114,7 @@ class ChangeRequestCalls:
         Raises:
             BackendUnavailable: Postgres cannot be reached; chunks before may have been applied. Repeat it.
         """
-        end_time_us = time.time_ns() // 1000
+        end_time_us = self._connections.now_us()
         change_request = _ChangeRequest(
             kind=kind, encode=encode, priority=priority, reason=reason, end_time_us=end_time_us
         )

@@ -5,9 +5,11 @@ Source: design section 5, "Submit".
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
@@ -23,6 +25,11 @@ from argosy_store.connection import (
 )
 
 __all__ = ["Connections"]
+
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""One that goes on while the machine sleeps."""
+_CLOCK_KEPT_US: Final = 60_000_000
+"""How long the database's time is carried on before it is asked again."""
 
 
 class _Failure:
@@ -78,6 +85,8 @@ class Connections:
         self._submits = _pool(connection_options(url, BULK_SETTINGS), kind, max_submits, wait_s)
         self._read = _pool(connection_options(url, QUERY_SETTINGS), kind, max_size, wait_s)
         self._pools = (self._submits, self._bulk, self._read)
+        self._clock_lock = threading.Lock()
+        self._clock_ahead_us = self._clock_until_us = 0
 
     @contextmanager
     def submits(self) -> Iterator[StoreConnection]:
@@ -119,6 +128,24 @@ class Connections:
             for each in self._pools:
                 each.drain()
             raise
+
+    def now_us(self) -> int:
+        """Return the present time by the database's clock, microseconds since the Unix epoch.
+
+        The database is asked once a minute; between, a clock of ours that nobody sets carries its time on.
+
+        Raises:
+            BackendUnavailable: The database cannot be reached.
+        """
+        with self._clock_lock:
+            ours_us = time.clock_gettime_ns(_CLOCK) // 1000
+            if ours_us >= self._clock_until_us:
+                with self.submits() as connection:
+                    row = connection.execute("SELECT argosy_now_us()").fetchone()
+                assert row is not None
+                ours_us = time.clock_gettime_ns(_CLOCK) // 1000
+                self._clock_ahead_us, self._clock_until_us = row[0] - ours_us, ours_us + _CLOCK_KEPT_US
+            return ours_us + self._clock_ahead_us
 
     def close(self) -> None:
         """Close all connections."""

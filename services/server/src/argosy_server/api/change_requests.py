@@ -7,7 +7,6 @@ Source: design section 5, "Change requests"; `proto/argosy/api/v1/job.proto`, "J
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -47,7 +46,6 @@ _MAX_ENDING: Final = 12  # characters; what is longer is a whole id
 _MAX_ENDINGS: Final = 20  # each is looked for on every day, with each number that ends so
 _MOST_NUMBERS: Final = 8
 _ENDING_DAYS: Final = 400
-_DAY_S: Final = 86_400
 _KINDS: Final[Mapping[ChangeRequestName, lease_pb2.ChangeRequestKind]] = {
     "cancel": lease_pb2.CHANGE_REQUEST_KIND_CANCEL,
     "reprioritize": lease_pb2.CHANGE_REQUEST_KIND_REPRIORITIZE,
@@ -221,12 +219,13 @@ def _set(store: ApiStore, change_request: ChangeRequest, target: Sequence[int] |
     return result.job_count
 
 
-def read_endings(job_ids: Sequence[str], numbers: range, *, field: str) -> dict[str, list[int]]:
+def read_endings(job_ids: Sequence[str], numbers: range, *, today: int, field: str) -> dict[str, list[int]]:
     """Return the handles that ids may have of which only the end is given, by the end in lower case.
 
     Args:
         job_ids: Ids, and ends of ids.
         numbers: Numbers that jobs may have.
+        today: Present day since the Unix epoch, by the database's clock.
         field: Path of their field, for the error.
 
     Raises:
@@ -235,7 +234,6 @@ def read_endings(job_ids: Sequence[str], numbers: range, *, field: str) -> dict[
     found = [text.lower() for text in job_ids if len(text) <= _MAX_ENDING]
     if len(found) > _MAX_ENDINGS:
         raise _wrong(field, f"hold {len(found)} endings of ids, at most {_MAX_ENDINGS} are allowed; give whole ids")
-    today = int(time.time()) // _DAY_S
     days = range(today - _ENDING_DAYS, today + 2)
     return {text: handles_of_ending(text, days, numbers, most=_MOST_NUMBERS) for text in found}
 

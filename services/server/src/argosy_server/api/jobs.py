@@ -51,6 +51,7 @@ from argosy_store.rows import JobRecord
 __all__ = ["JobExplanations", "JobService", "LeaderJobService"]
 
 _PAGE_SIZE: Final = 100
+_DAY_US: Final = 86_400_000_000
 
 
 class JobExplanations:
@@ -305,7 +306,8 @@ class JobService(LeaderJobService):
         endings: dict[str, list[int]] = {}
         if has_endings(request.ids):
             numbers = await self._threads.run(self._store.job_numbers)
-            endings = read_endings(request.ids, numbers, field="ids")
+            today = await self._threads.run(self._store.now_us) // _DAY_US
+            endings = read_endings(request.ids, numbers, today=today, field="ids")
         handles = read_ids(request.ids, field="ids", endings=endings)
         wanted = [*handles.values(), *(handle for found in endings.values() for handle in found)]
         records = await self._threads.run(self._store.get_jobs, wanted)

@@ -5,8 +5,7 @@ Source: design section 3; `proto/argosy/api/v1/queue.proto`.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from argosy.api.v1 import queue_pb2, queue_pb2_grpc
@@ -42,7 +41,6 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         threads: Where blocking calls run.
         cache: Told of changes made here.
         default_pool: Pool of queues that name none.
-        clock_us: Wall clock, microseconds since the Unix epoch.
     """
 
     def __init__(
@@ -52,14 +50,12 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         cache: QueueCache,
         *,
         default_pool: str,
-        clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         """Keep what it needs."""
         self._store = store
         self._threads = threads
         self._cache = cache
         self._default_pool = default_pool
-        self._clock_us = clock_us
 
     async def CreateQueue(  # noqa: N802 - the protocol's name
         self, request: queue_pb2.CreateQueueRequest, context: Context
@@ -75,7 +71,7 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             queue.name,
             weight=queue.weight if queue.HasField("weight") else _DEFAULT_WEIGHT,
             pool=queue.pool or self._default_pool,
-            create_time_us=self._clock_us(),
+            create_time_us=await self._threads.run(self._store.now_us),
             encode=encode_queue_changes,
             namespaces=_distinct(queue.namespaces),
             max_queued_count=queue.max_queued_count,

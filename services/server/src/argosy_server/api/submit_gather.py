@@ -14,7 +14,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -36,6 +36,9 @@ _DAY_US: Final = 86_400_000_000
 
 class SubmitStore(Protocol):
     """What gathering needs of the store; all calls block."""
+
+    def now_us(self) -> int:
+        """Return the present time by the database's clock, microseconds since the Unix epoch."""
 
     def reserve_numbers(self, count: int) -> int:
         """Return the first of `count` sequence numbers."""
@@ -119,7 +122,6 @@ class SubmitGather:
         interval_s: Least time between the beginnings of two transactions.
         max_waiting_jobs: Most jobs that may wait.
         max_batch_jobs: Most jobs of one transaction, unless one request alone has more.
-        clock_us: Wall clock, microseconds since the Unix epoch.
     """
 
     def __init__(
@@ -131,7 +133,6 @@ class SubmitGather:
         interval_s: float = 0.0,
         max_waiting_jobs: int,
         max_batch_jobs: int,
-        clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         """Start with nothing waiting."""
         self._store = store
@@ -141,7 +142,6 @@ class SubmitGather:
         self._begun_s = -math.inf
         self._max_waiting_jobs = max_waiting_jobs
         self._max_batch_jobs = max_batch_jobs
-        self._clock_us = clock_us
         self._waiting: deque[_Waiting] = deque()
         self._arrived = asyncio.Event()
         self._gathering = asyncio.Lock()
@@ -239,7 +239,7 @@ class SubmitGather:
                 entry.answer.set_result(result)
 
     def _store_blocking(self, batch: Sequence[AdmittedJobs]) -> list[SubmitResult]:
-        requests = build_requests(self._store, batch, now_us=self._clock_us())
+        requests = build_requests(self._store, batch, now_us=self._store.now_us())
         return self._store.submit(requests, encode_submitted)
 
 
