@@ -384,3 +384,25 @@ def test_check_invariants_finds_damage(damage: str) -> None:
         ledger._placements._index.clear()
     with pytest.raises(InvariantViolation):
         ledger.check_invariants()
+
+
+def test_resource_that_only_pods_name_gets_a_column_everywhere() -> None:
+    """An unmanaged pod may ask for what no node and no class has named so far; its node is short of it then."""
+    ledger = make_ledger()
+    ledger.extend_axis(["example.org/gpu"])
+    events = replace(pods((0, 5, 1, False)), requests=np.array([[1000, 100, 1, 2]]))
+    ledger.observe(events)
+    assert ledger.nodes.free[ledger.axis.index("example.org/gpu")].tolist() == [0, -2, 0]
+    assert free_cpu(ledger) == [4000, 3000, 4000]
+
+
+def test_run_that_was_placed_anew_after_its_pod_ended_is_let_go_by_one_release() -> None:
+    """A commit that is repeated late takes room again; that its pod is known to have ended must not keep it taken."""
+    ledger = make_ledger()
+    place(ledger, (7, CORE, 0))
+    ledger.observe(pods((7, 1, 0, False)))
+    ledger.observe(pods((7, 1, 0, True)))
+    place(ledger, (7, CORE, 1))
+    assert free_cpu(ledger) == [4000, 3000, 4000]
+    assert ledger.release(keys(7)) == 1
+    assert free_cpu(ledger) == [4000, 4000, 4000]
