@@ -20,12 +20,20 @@ CORES = 4
 WHOLE_NODE = SchedulingClass(requests=(("cpu", 1000 * CORES), ("memory", 1 << 30)))
 
 
-def mean_shares(nodes: int, large: list[Jobs], weights: tuple[float, ...], window_s: tuple[float, float]) -> np.ndarray:
+def mean_shares(
+    nodes: int,
+    large: list[Jobs],
+    weights: tuple[float, ...],
+    window_s: tuple[float, float],
+    *,
+    excess_ratio: float = UNCAPPED.non_preemptible_excess_ratio,
+) -> np.ndarray:
     """Return what each queue holds of the pool on average; the first one always has more one-core jobs than room."""
     count = int(nodes * CORES * window_s[1] / 5.0)
     small = Jobs(queue=0, count=count, run_s=np.random.default_rng(1).uniform(2.0, 10.0, count))
     plan = make_plan(small, *large, weights=weights, classes=(ONE_CORE, WHOLE_NODE), pool=clusters(1, nodes, CORES))
     rounds = replace(UNCAPPED, resource_weights={"cpu": 0.001}, clusters_to_sample_ratio=1.0)
+    rounds = replace(rounds, non_preemptible_excess_ratio=excess_ratio)
     result = run(plan, replace(SETTINGS, leader=MachineSettings(round=rounds)), stop_s=window_s[1])
     moments = np.arange(*window_s, 0.25)
     return np.asarray(held(plan, result, moments).mean(axis=1) / (nodes * CORES))
@@ -38,6 +46,23 @@ def test_a_queue_of_whole_node_jobs_holds_its_share_once_it_has_grown_to_it(run_
     light, heavy = mean_shares(3, large, (2.0, 1.0), (50.0, 240.0))
     assert heavy == pytest.approx(1 / 3, abs=0.03)
     assert light + heavy >= 0.95
+
+
+@pytest.mark.parametrize(("nodes", "run_s"), [(3, 5.0), (3, 60.0), (6, 5.0), (12, 5.0)])
+def test_a_queue_of_whole_node_jobs_holds_its_share_below_its_cap(nodes: int, run_s: float) -> None:
+    """The cap holds its next job back until a run of its own has ended, and others are not given that node."""
+    large = [Jobs(queue=1, count=20 * nodes, submit_s=10.0, run_s=run_s, class_index=1)]
+    window_s = (50.0, 180.0 if run_s > 50.0 else 100.0)
+    light, heavy = mean_shares(nodes, large, (2.0, 1.0), window_s, excess_ratio=0.2)
+    assert heavy == pytest.approx(1 / 3, abs=0.03)
+    assert light + heavy >= 0.95
+
+
+def test_several_queues_of_whole_node_jobs_hold_their_shares_below_their_caps() -> None:
+    """Two of eight nodes each, and nobody's share falls."""
+    large = [Jobs(queue=queue, count=60, submit_s=10.0, run_s=12.0, class_index=1) for queue in (1, 2, 3)]
+    shares = mean_shares(8, large, (1.0, 1.0, 1.0, 1.0), (60.0, 100.0), excess_ratio=0.2)
+    assert shares == pytest.approx(np.full(4, 0.25), abs=0.02)
 
 
 def test_several_queues_of_whole_node_jobs_grow_to_their_shares_beside_small_ones() -> None:

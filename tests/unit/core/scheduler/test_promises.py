@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from argosy_core.backfill import PromiseKind
@@ -272,3 +274,30 @@ def test_a_job_for_which_one_run_has_to_end_is_promised_nothing() -> None:
     pass_time(world, 15.0)
     assert world.state.heads.size == 1
     assert world.state.promises.standing == {}
+
+
+def test_a_job_that_its_cap_holds_back_has_its_turn_for_what_its_queues_own_run_leaves() -> None:
+    """Though the end is reported only later; but no other room, and others keep from that node until then."""
+    settings = replace(SETTINGS, non_preemptible_excess_ratio=0.2, resource_weights={"cpu": 0.001})
+    world = LeaderWorld(clusters={"a": 3}, queues={"light": 2.0, "heavy": 1.0}, settings=settings)
+    world.define_class(4, cpu=4000)
+    [first] = world.submit(1, class_id=4, queue=2)
+    world.round()
+    world.submit(8, queue=1)
+    world.round()
+    [second] = world.submit(1, class_id=4, queue=2)
+    state, later = world.state, world.submit(4, queue=1)
+    [queue] = state.live.queue[state.live.slots(np.array([second]))].tolist()
+    [heavy] = state.classes.ids.indices(np.array([4])).tolist()
+    state.promises.kinds[queue, heavy] = math.inf
+    pass_time(world, 2.0)
+    told = explain(state, second, world.now_s)
+    assert told is not None
+    assert told.reason == WaitReason.LIMIT
+    world.clusters["a"].ledger.release(Members.of([first], [1]))
+    pass_time(world, 1.0)
+    assert world.place(second) == world.place(first)
+    end(world, [first])
+    pass_time(world, 1.0)
+    assert sum(bool(world.job(handle).runs) for handle in later) <= 1
+    world.check()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Final
 
 import numpy as np
@@ -25,9 +26,11 @@ from argosy_core.scheduler.lease_rates import lease_count_left, next_lease_s
 from argosy_core.scheduler.state import PoolState
 
 __all__ = [
+    "Beyond",
     "caps_due_s",
     "charge_starts",
     "charges_core_s",
+    "claims_within",
     "fair_ratios",
     "find_caps",
     "find_limit",
@@ -43,6 +46,15 @@ _MOST_TRIES: Final = 4
 """How often other jobs of a job set are tried in place of those that their queue's own limits hold back."""
 _LEAST_DELAY_S: Final = 1.0
 """How soon at the earliest it is looked again whether a flow has fallen."""
+
+
+class Beyond(Enum):
+    """Whose jobs may be tried though a cap holds them back."""
+
+    NOBODY = "nobody"
+    FOLLOWERS = "followers"
+    """The followers of heads, see `prioritise`."""
+    EVERYBODY = "everybody"
 
 
 def fair_ratios(state: PoolState) -> Float64s:
@@ -212,6 +224,8 @@ class _Room:
     """Something is charged to it."""
     reserved: Int32s
     """Waiting jobs that count as begun."""
+    followers: Int32s
+    """Waiting jobs that are tried though the cap holds them back, see `claims_within`."""
     is_by_set: bool
     """Some of its jobs limit how many of their job set run."""
 
@@ -219,6 +233,8 @@ class _Room:
         """Return the classes wanted without those of which no job may begin, where that is so of whole classes."""
         state = self.state
         if self.most is None or not self.has_non_preemptible or state.room.has_lifetimes or len(state.demands):
+            return wanted
+        if self.followers.size:
             return wanted
         usage = state.classes.usage[: state.classes.ids.end]
         # What is above the cap stays, since its kind does not pass it.
@@ -246,7 +262,8 @@ class _Room:
         if self.most is None:
             return keep_within(amounts, self.left, self.left_count), False
         usage, is_reserved = state.job_usage(slots), np.isin(slots, self.reserved)
-        lasting = np.where((state.live.lifetime_s[slots] < 0) & ~is_reserved, usage, 0)
+        is_capped = (state.live.lifetime_s[slots] < 0) & ~is_reserved & ~np.isin(slots, self.followers)
+        lasting = np.where(is_capped, usage, 0)
         closed = self._close(lasting, self.most, self.non_preemptible_left, is_exempt=not self.has_non_preemptible)
         excess = None
         if state.room.has_lifetimes:
@@ -299,14 +316,18 @@ def _room(state: PoolState, row: int, caps: Caps) -> _Room | None:
         if limits.lease_rate_per_s:
             left_count = min(left_count, lease_count_left(state, row))
     if not binds:
-        nothing = np.zeros(0, dtype=np.int32)
-        return _Room(state, columns, left, left_count, None, 0, 0, 0, 0, False, False, nothing, is_by_set)
+        return _Room(state, columns, left, left_count, None, 0, 0, 0, 0, False, False, _NOBODY, _NOBODY, is_by_set)
     reserved = caps.reserved[state.live.queue[caps.reserved] == row]
+    reserved = reserved[state.stage_is_queued(reserved)]  # not what the round has placed meanwhile
     usage, ends = state.job_usage(reserved), state.live.lifetime_s[reserved] >= 0
     count = int(queues.leased_count[row] - queues.preemptible_count[row])
     most_flow = float(caps.most_non_preemptible[row])
     cap = int(min(most_flow, MOST)) if most_flow < caps.capacity else MOST
     lasting = int(queues.usage[row] - queues.preemptible_usage[row] + usage[~ends].sum())
+    if state.promises.left:
+        gone = state.left_slots()
+        gone = gone[(state.live.queue[gone] == row) & (state.live.lifetime_s[gone] < 0)]
+        lasting, count = lasting - int(state.job_usage(gone).sum()), count - gone.size
     is_over = state.non_preemptible_flow()[row] * MICRO > cap + 1
     share = int(min(caps.share[row], MOST))
     begun = int(queues.usage[row] + usage.sum())
@@ -325,20 +346,76 @@ def _room(state: PoolState, row: int, caps: Caps) -> _Room | None:
         has_non_preemptible=count > 0 or not ends.all(),
         has_charged=charged > 0,
         reserved=reserved,
+        followers=_NOBODY,
         is_by_set=is_by_set,
     )
+
+
+def _followers_of(state: PoolState, row: int) -> Int32s:
+    """Return the waiting jobs of a queue that are tried in every round beside the heads, see `prioritise`."""
+    slots = state.live.slots(np.array(state.promises.followers, dtype=np.int64))
+    slots = slots[slots >= 0]
+    followers: Int32s = slots[(state.live.queue[slots] == row) & state.stage_is_queued(slots)]
+    return followers
+
+
+def claims_within(state: PoolState, slots: Int32s) -> Bools:
+    """Return which of the jobs of a round may begin as things are now, with the caps of their queues.
+
+    A follower that only its queue's cap holds back is tried, so that it has its turn for what a run of its queue gives
+    back just then; that may be seen only after it was chosen, see `freed`.
+
+    Args:
+        state: The pool.
+        slots: The jobs, of each queue in its order.
+    """
+    may = np.ones(slots.size, dtype=np.bool_)
+    rows = state.live.queue[slots]
+    followers = state.live.slots(np.array(state.promises.followers, dtype=np.int64))
+    for row in np.unique(rows[np.isin(slots, followers)]).tolist():
+        room, own = _room(state, row, state.caps), np.flatnonzero(rows == row)
+        if room is not None and room.most is not None:
+            may[own] = room.keep(slots[own])[0]
+    return may
 
 
 def _plainly_left(state: PoolState, row: int) -> int:
     """Return what a queue may begin below its cap where nothing else binds it, micro-cores; 0 if that is not so."""
     caps = state.caps
-    if state.room.has_lifetimes or caps.reserved.size:
+    if state.room.has_lifetimes or caps.reserved.size or state.promises.followers:
         return 0
     cap = float(caps.most_non_preemptible[row])
     return 0 if state.queues.flow[row] * MICRO > cap + 1 else max(int(min(cap, MOST)) - int(state.queues.usage[row]), 0)
 
 
-def heads_within(state: PoolState, row: int, count: int, wanted: Bools | None, *, view: int) -> tuple[Int32s, bool]:
+def _plain_heads(
+    state: PoolState, row: int, count: int, wanted: Bools | None, *, view: int
+) -> tuple[Int32s, bool] | None:
+    """As `heads_within` where the cap alone binds, and sums tell who may begin; None where they do not."""
+    left = _plainly_left(state, row)
+    if not left:
+        return None
+    slots, all_of_them = state.queues.orders[row].heads(count, wanted, view)
+    running = np.cumsum(state.job_usage(slots))
+    end = int(np.searchsorted(running, left, side="right"))
+    if end == slots.size:
+        return slots, all_of_them
+    return (slots[:end], True) if end and left - int(running[end - 1]) < state.caps.least_usage else None
+
+
+def _room_beyond(state: PoolState, row: int, beyond_cap: Beyond) -> _Room | None:
+    """As `_room`, as the cap holds back some only."""
+    room = _room(state, row, state.caps)
+    if room is None or beyond_cap is Beyond.NOBODY or not (state.promises.followers or beyond_cap is Beyond.EVERYBODY):
+        return room
+    if beyond_cap is Beyond.EVERYBODY:
+        return replace(room, most=None)
+    return replace(room, followers=_followers_of(state, row))
+
+
+def heads_within(
+    state: PoolState, row: int, count: int, wanted: Bools | None, *, view: int, beyond_cap: Beyond = Beyond.NOBODY
+) -> tuple[Int32s, bool]:
     """Return the first jobs of a queue that may be tried, at most `count`, and whether these are all.
 
     As `Backlog.heads`, less the jobs that the limits of the queue hold back; what fits below them passes those.
@@ -349,20 +426,16 @@ def heads_within(state: PoolState, row: int, count: int, wanted: Bools | None, *
         count: At least 1.
         wanted: Classes asked for.
         view: As of `Backlog.heads`.
+        beyond_cap: Who is returned though a cap holds it back.
     """
     order = state.queues.orders[row]
     if row not in state.queues.limits and row not in state.job_set_limits.queues:
         if row >= state.caps.binds.size or not state.caps.binds[row]:
             return order.heads(count, wanted, view)
-        if left := _plainly_left(state, row):
-            slots, all_of_them = order.heads(count, wanted, view)
-            running = np.cumsum(state.job_usage(slots))
-            end = int(np.searchsorted(running, left, side="right"))
-            if end == slots.size:
-                return slots, all_of_them
-            if end and left - int(running[end - 1]) < state.caps.least_usage:
-                return slots[:end], True
-    room = _room(state, row, state.caps)
+        found = None if beyond_cap is Beyond.EVERYBODY else _plain_heads(state, row, count, wanted, view=view)
+        if found is not None:
+            return found
+    room = _room_beyond(state, row, beyond_cap)
     if room is None:
         return order.heads(count, wanted, view)
     wanted = room.narrow(wanted)

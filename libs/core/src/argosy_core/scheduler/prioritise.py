@@ -14,7 +14,7 @@ from argosy_core.job.live import PENDING
 from argosy_core.placement import KIND_BITS, WaitReason
 from argosy_core.queueing import Filled, FillingLimits, FillingQueues, QueueTree, fill, flow_keys, most_usage, next_turn
 from argosy_core.scheduler.asking import find_placeable, reasons_at
-from argosy_core.scheduler.limits import heads_within
+from argosy_core.scheduler.limits import Beyond, heads_within
 from argosy_core.scheduler.shares import room_below_share
 from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.turns import promised_slots, turn_size, turn_usage
@@ -25,6 +25,8 @@ _SLACK: Final = 1.25
 """Jobs are asked for beyond what is free by so much, for what has come free by the time that they are committed."""
 _LEAST_JOBS: Final = 256
 """Jobs that are asked for however little is free: what is free is a sum, and not where the first jobs can use it."""
+_MOST_CLAIMS: Final = 32
+"""Jobs of a kind that a cap holds back and that are tried in every round, at most."""
 _ROUND_VIEW: Final = 0
 _HEAD_VIEW: Final = 1
 
@@ -71,7 +73,9 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
     indices, usage = rows.tolist(), turn_usage(state)
 
     def look(position: int, count: int) -> tuple[Int32s, bool]:
-        slots, all_of_them = heads_within(state, indices[position], count, wanted, view=_ROUND_VIEW)
+        slots, all_of_them = heads_within(
+            state, indices[position], count, wanted, view=_ROUND_VIEW, beyond_cap=Beyond.FOLLOWERS
+        )
         if not slots.size and all_of_them:
             queues.idle_at[rows[position]] = state.wake_count
         return slots, all_of_them
@@ -155,13 +159,33 @@ def next_in_queue(state: PoolState, row: int, count: int, wanted: Bools | None) 
     return heads_within(state, row, count, wanted, view=_HEAD_VIEW)[0]
 
 
-def waiting_of(state: PoolState, row: int, class_index: int, count: int) -> list[int]:
-    """Return the next jobs of a class in a queue that are neither heads nor promised anything, `count` at least."""
-    live, head_class = state.live, state.classes.ids.end
+def waiting_of(
+    state: PoolState,
+    row: int,
+    class_index: int,
+    count: int,
+    *,
+    beyond_cap: Beyond = Beyond.NOBODY,
+    with_heads: bool = False,
+) -> list[int]:
+    """Return the next jobs of a class in a queue that are promised nothing, `count` at least if there are so many.
+
+    Args:
+        state: The pool.
+        row: Index of the queue.
+        class_index: The class.
+        count: How many are wanted.
+        beyond_cap: Who is returned though a cap holds it back.
+        with_heads: Whether waiting heads are among them.
+    """
+    head_class = state.classes.ids.end
     wanted = np.zeros(head_class + 1, dtype=np.bool_)
     wanted[[class_index, head_class]] = True
-    slots = next_in_queue(state, row, count + state.pending_slots().size, wanted)
-    return [int(slot) for slot in slots[(live.flags[slots] & PENDING) == 0].tolist()]
+    taken = promised_slots(state)
+    taken = taken if with_heads else np.append(taken, state.live.slots(state.heads))
+    count += state.pending_slots().size
+    slots, _ = heads_within(state, row, count, wanted, view=_HEAD_VIEW, beyond_cap=beyond_cap)
+    return [int(slot) for slot in slots[~np.isin(slots, taken)].tolist()]
 
 
 def elect_heads(state: PoolState) -> None:
@@ -201,10 +225,10 @@ def elect_heads(state: PoolState) -> None:
     slots = np.array(chosen, dtype=np.int32)
     live.flags[slots] |= PENDING
     live.flags[promised] |= PENDING
+    state.heads, state.head_kinds = live.handle[slots], np.concatenate(head_kinds)
     followers = _followers(state)
     live.flags[followers] |= PENDING
     state.promises.followers = live.handle[followers].tolist()
-    state.heads, state.head_kinds = live.handle[slots], np.concatenate(head_kinds)
     if slots.size and (state.room.has_lifetimes or state.queues.preempts_endless):
         state.room.due_s = 0.0  # the next round looks whether runs are to be stopped for them
     known = {*before.tolist(), *promised.tolist()}
@@ -222,13 +246,30 @@ def _followers(state: PoolState) -> list[int]:
     """Return the next job of each kind that was promised starts of late, of queues at or below their shares.
 
     It is tried in every round, too, so that what a job of its kind leaves is offered to both it and others at once, and
-    order decides: if others could be asked for alone, they would take a node piece by piece whoever's turn it is.
+    order decides: if others could be asked for alone, they would take a node piece by piece whoever's turn it is. That
+    a cap holds it back is looked at when it is known what its queue's own runs have left (`limits.claims_within`).
     """
     if not state.promises.kinds:
         return []
     room = room_below_share(state)
     kinds = [kind for kind in state.promises.kinds if room[kind[0]] >= 0 and not state.queues.cordoned[kind[0]]]
-    return [slot for row, class_index in kinds for slot in waiting_of(state, row, class_index, 1)[:1]]
+    found: list[int] = []
+    for row, class_index in kinds:
+        count = _count_claims(state, row, class_index)
+        found += waiting_of(state, row, class_index, count, beyond_cap=Beyond.EVERYBODY)[:count]
+    return found
+
+
+def _count_claims(state: PoolState, row: int, class_index: int) -> int:
+    """Return how many jobs of a kind are tried in every round: one, and as many as it runs where a cap binds it.
+
+    Where none does, others of the kind are among those that the round asks for in any case.
+    """
+    live, binds = state.live, state.caps.binds
+    if row >= binds.size or not binds[row]:
+        return 1
+    count = int(np.count_nonzero((live.queue == row) & (live.class_index == class_index) & (live.cluster >= 0)))
+    return min(max(count, 1), _MOST_CLAIMS)
 
 
 def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) -> int:

@@ -6,7 +6,7 @@ Source: design section 5, "Round" 5; section 7, invariant 13; decision 0017.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -75,8 +75,9 @@ class PromisedStarts:
     """Promises were given or ended since the last round was finished: the next leader has to know."""
     broken: dict[int, BrokenBy] = field(default_factory=dict)
     """Handle -> why its last promise was broken, of the last ones."""
-    kinds: dict[tuple[int, int], None] = field(default_factory=dict)
-    """Queue and class indices of what was promised starts of late: such jobs get no room by themselves."""
+    kinds: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Queue and class indices of what was promised starts of late: such jobs get no room by themselves. Since when one
+    of them is a waiting head, be it another one each time that a run of theirs ends; infinite if none is."""
     followers: list[int] = field(default_factory=list)
     """Handles of jobs of these kinds that are tried in every round beside the waiting heads."""
     left: dict[int, float] = field(default_factory=dict)
@@ -91,10 +92,13 @@ class PromisedStarts:
         """Whether nodes are kept from others, for promises or for a gang."""
         return bool(self.standing) or self.gathered is not None
 
-    def note_heads(self, handles: Sequence[int], now_s: float) -> None:
-        """Take note of who is a waiting head now."""
-        for handle in handles:
-            self._head_since_s.setdefault(handle, now_s)
+    def note_heads(self, heads: Mapping[int, tuple[int, int]], now_s: float) -> None:
+        """Take note of who is a waiting head now, by handle, and of its queue and class."""
+        waiting = set(heads.values())
+        for kind, since_s in self.kinds.items():
+            self.kinds[kind] = min(since_s, now_s) if kind in waiting else math.inf
+        for handle, kind in heads.items():
+            self._head_since_s.setdefault(handle, min(self.kinds.get(kind, now_s), now_s))
         _forget_oldest(self._head_since_s)
         _forget_oldest(self._asked)
         _forget_oldest(self.broken)
@@ -104,7 +108,7 @@ class PromisedStarts:
         self.standing[promise.handle] = promise
         self.is_changed = True
         self.kinds.pop((queue, class_index), None)
-        self.kinds[queue, class_index] = None
+        self.kinds[queue, class_index] = math.inf
         _forget_oldest(self.kinds, _MOST_KINDS)
 
     def is_due(self, handle: int, now_s: float, *, after_s: float, again_s: float, told_count: int) -> bool:

@@ -109,7 +109,10 @@ def find_due(state: PoolState, now_s: float) -> Int32s:
 def note_heads(state: PoolState, now_s: float) -> None:
     """Take note of who is a waiting head now, and of when it is next to be asked where one of them could start."""
     settings = state.settings
-    state.promises.note_heads(state.heads.tolist(), now_s)
+    live, slots = state.live, state.live.slots(state.heads)
+    slots = slots[slots >= 0]
+    kinds = zip(live.queue[slots].tolist(), live.class_index[slots].tolist(), strict=True)
+    state.promises.note_heads(dict(zip(live.handle[slots].tolist(), kinds, strict=True)), now_s)
     state.promises.find_heads_due(
         state.heads.tolist() if settings.promised_nodes_ratio > 0 else [],
         now_s,
@@ -194,15 +197,20 @@ def _let_pass(state: PoolState, promise: PromisedStart) -> None:
 def _hand_on(state: PoolState, promise: PromisedStart, slot: int) -> None:
     """Give the node of a job that has started elsewhere to the next one like it, if its queue is short of that, too.
 
-    Otherwise a queue that grows would lose a node that is nearly empty whenever one of its own jobs ends.
+    Otherwise a queue that grows would lose a node that is nearly empty whenever one of its own jobs ends. What has been
+    emptied there stands idle by now, so the queue is short of it if it is not above its share with it.
     """
     live, row, class_index = state.live, int(state.live.queue[slot]), int(state.live.class_index[slot])
     is_elsewhere = live.cluster[slot] != promise.cluster or live.node[slot] != promise.node
     if not is_elsewhere or promise.moment_s <= state.flow_time_s:
         return
-    size = to_cores(state.job_usage(np.array([slot], dtype=np.int32)))[0]
-    if room_below_share(state)[row] >= size and (following := waiting_of(state, row, class_index, 1)):
-        _give(state, replace(promise, handle=int(live.handle[following[0]])), following[0])
+    if following := waiting_of(state, row, class_index, 1, with_heads=True):
+        handed = replace(promise, handle=int(live.handle[following[0]]))
+        state.promises.standing[handed.handle] = handed
+        if room_below_share(state)[row] >= 0:
+            _give(state, handed, following[0])
+        else:
+            del state.promises.standing[handed.handle]
 
 
 def _give(state: PoolState, promise: PromisedStart, slot: int) -> None:

@@ -44,7 +44,7 @@ from argosy_core.scheduler.freed import note_left
 from argosy_core.scheduler.gathering import find_gathering, gather, gathered_entries, review_gathered
 from argosy_core.scheduler.job_order import keep_order
 from argosy_core.scheduler.lease_rates import next_leases_s, take_leases
-from argosy_core.scheduler.limits import caps_due_s, charge_starts, find_caps
+from argosy_core.scheduler.limits import caps_due_s, charge_starts, claims_within, find_caps
 from argosy_core.scheduler.making_room import make_room
 from argosy_core.scheduler.messages import ClusterRuns
 from argosy_core.scheduler.passing import Passing
@@ -248,6 +248,10 @@ class Round:
         there &= ~state.queues.cordoned[live.queue[jobs.slots]]
         there &= jobs.classes == live.class_index[jobs.slots]
         jobs = jobs.take(np.flatnonzero(there))
+        if state.promises.kinds:
+            self._pool.merge(rng)
+            note_left(state, self._pool, self._now_s)
+            jobs = jobs.take(np.flatnonzero(claims_within(state, jobs.slots)))
         decider = Decider(self._pool, state.settings.commit_candidate_count, rng)
         class_ids = state.classes.class_id.tolist()
         last_choices = self._last_choices(rng)
@@ -271,9 +275,6 @@ class Round:
                 passing.take(kind, decider.chosen_last())
             return is_placed
 
-        if state.promises.kinds:
-            self._pool.merge(rng)
-            note_left(state, self._pool, self._now_s)
         turns = queues_of(state, self._rows)
         placed = walk(turns, jobs, place) if passing is None else walk(turns, passing.jobs, place_beside)
         promised = {state.promises.gathered.cluster} if kept and state.promises.gathered is not None else set()

@@ -305,13 +305,28 @@ def _fits_somewhere(state: PoolState, vectors: Int64s) -> Bools:
 def room_below_share(state: PoolState) -> Floats:
     """Return how far each queue is below its part of all that is held and promised, cores; 0 or less from there on.
 
+    What a cap keeps a queue from taking is there for the others: while one has reached its cap, what is free and not
+    promised counts, too. Else it may be what nodes have left over, and promising that would only empty them.
+
     Complexity: O(queues log queues) in NumPy.
     """
     queues, usage = state.queues, to_cores(turn_usage(state))
     demand = to_cores(state.counted_usage() + queues.queued_usage)
     has_work = queues.queued_count - queues.on_hold_count + queues.leased_count > 0
-    shares = fill_water(np.where(has_work, demand, 0.0), fair_weights(state, has_work), float(usage.sum()))
+    total = float(usage.sum())
+    if _has_reached_cap(state).any():
+        promised = float(total - to_cores(state.counted_usage()).sum())
+        total += max(float(to_cores(np.array([state.free_usage()]))[0]) - promised, 0.0)
+    shares = fill_water(np.where(has_work, demand, 0.0), fair_weights(state, has_work), total)
     return np.asarray(shares - usage)
+
+
+def _has_reached_cap(state: PoolState) -> Bools:
+    """Return which queues can begin nothing more of what waits without a lifetime, for their caps."""
+    queues, caps = state.queues, state.caps
+    end = caps.binds.size
+    lasting = (queues.usage - queues.preemptible_usage)[:end]
+    return np.asarray(caps.binds & (lasting > 0) & (caps.most_non_preemptible - lasting < max(caps.least_usage, 1)))
 
 
 def fair_weights(state: PoolState, has_work: Bools) -> Floats:

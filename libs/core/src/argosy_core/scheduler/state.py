@@ -421,8 +421,7 @@ class PoolState:
             for row, excess in self.queues.overstated.items():
                 usage[row] = max(int(usage[row]) - excess, 0)
         if self.promises.left:
-            slots = self.live.slots(np.array([*self.promises.left], dtype=np.int64))
-            slots = slots[(slots >= 0) & ~self.stage_is_queued(slots)]
+            slots = self.left_slots()
             usage, held = usage.copy(), held.copy()
             np.subtract.at(usage, self.live.queue[slots], self.job_usage(slots))
             np.subtract.at(held, self.live.queue[slots], self.job_vectors(slots))
@@ -436,6 +435,12 @@ class PoolState:
             return usage
         counted: Int64s = (usage * (total[over] / held[over]).min()).astype(np.int64)
         return counted
+
+    def left_slots(self) -> Int32s:
+        """Return the jobs whose runs are seen to have left their nodes, while their ends are still being reported."""
+        slots = self.live.slots(np.array([*self.promises.left], dtype=np.int64))
+        left: Int32s = slots[(slots >= 0) & ~self.stage_is_queued(slots)]
+        return left
 
     def remove_jobs(self, slots: Int32s, states: Int32s | int) -> None:
         """Take jobs out of every structure; their stage is read from the table, so call before changing it.
