@@ -301,3 +301,28 @@ def test_a_job_that_its_cap_holds_back_has_its_turn_for_what_its_queues_own_run_
     pass_time(world, 1.0)
     assert sum(bool(world.job(handle).runs) for handle in later) <= 1
     world.check()
+
+
+def test_a_job_that_its_cap_holds_back_gets_no_other_room() -> None:
+    """It is tried in every round, and begins nowhere before a run of its queue has left its node."""
+    settings = replace(SETTINGS, non_preemptible_excess_ratio=0.2, resource_weights={"cpu": 0.001})
+    world = LeaderWorld(clusters={"a": 3}, queues={"light": 2.0, "heavy": 1.0}, settings=settings)
+    world.define_class(4, cpu=4000)
+    [first] = world.submit(1, class_id=4, queue=2)
+    world.round()
+    small = world.submit(8, queue=1)
+    world.round()
+    [second] = world.submit(1, class_id=4, queue=2)
+    state, _ = world.state, world.submit(1, queue=1)
+    [queue] = state.live.queue[state.live.slots(np.array([second]))].tolist()
+    [heavy] = state.classes.ids.indices(np.array([4])).tolist()
+    state.promises.kinds[queue, heavy] = math.inf
+    pass_time(world, 2.0)
+    assert second in state.promises.followers
+    end(world, small)
+    pass_time(world, 3.0)
+    assert not world.job(second).runs
+    end(world, [first])
+    pass_time(world, 1.0)
+    assert world.job(second).runs
+    world.check()
