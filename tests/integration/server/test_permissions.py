@@ -307,6 +307,26 @@ async def test_who_sees_a_job_is_told_that_more_is_needed_to_cancel_it(mesh: Mes
         await mesh.api.jobs.CancelJobs(request, metadata=bearer("stranger"))
 
 
+async def test_nobody_adopts_a_job_of_a_queue_to_which_it_may_not_submit(mesh: Mesh) -> None:
+    """Another's operator is as if it were not there; one's own is a parent."""
+    request = submit(Place(OWN, ""))
+    request.validate_only, request.items[0].operator = False, True
+    own = (await mesh.api.jobs.SubmitJobs(request, metadata=bearer("root"))).job_ids[0]
+    request.items[0].queue = OTHERS
+    others = (await mesh.api.jobs.SubmitJobs(request, metadata=bearer("root"))).job_ids[0]
+    told = []
+    for job_id in (others, mesh.places[ABSENT].job_id):
+        child = submit(Place(OWN, ""))
+        child.items[0].parent.job_id = job_id
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await mesh.api.jobs.SubmitJobs(child, metadata=bearer("may-submit"))
+        told.append((refused.value.code(), str(refused.value.details()).replace(job_id, "X")))
+    assert told[0] == told[1]
+    assert told[0][0] == HIDDEN
+    child.items[0].parent.job_id = own
+    await mesh.api.jobs.SubmitJobs(child, metadata=bearer("may-submit"))
+
+
 async def test_who_edits_a_queue_gives_it_no_share_and_no_namespace(mesh: Mesh) -> None:
     """Weight, pool and namespaces of a queue are an administrator's."""
     queue = (await mesh.api.queues.GetQueue(queue_pb2.GetQueueRequest(name=OWN), metadata=bearer("may-edit"))).queue

@@ -23,10 +23,11 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
+import yaml
 from testbed.cluster import KubeApi
 from testbed.kubernetes import ControlPlaneOptions
 
-from argosy_client import ArgosyClient, Job, JobDraft, JobEvent, Queue, RetryPolicy, RetryRules
+from argosy_client import ArgosyClient, Job, JobDraft, JobEvent, JobSelector, Parent, Queue, RetryPolicy, RetryRules
 from argosy_core.reconcile.rendering import JOB_LABEL
 from argosy_local.compose import ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
@@ -425,6 +426,45 @@ async def test_run_is_stopped_without_a_leader_if_its_job_does_not_wait_for_its_
 
     await until(runs_again)
     await here.await_counts("alone", running=2)
+
+
+async def test_pod_of_an_operator_submits_children_that_are_cancelled_with_it(
+    bed: Callable[[int], Awaitable[Bed]], tmp_path: Path
+) -> None:
+    """The example of the documentation, its command run with the variables that its pod has in the cluster."""
+    here = await bed(1)
+    example = yaml.safe_load((Path(__file__).parents[3] / "examples" / "operator.yaml").read_text())
+    config, pod = example["spec"]["manifests"]
+    container = pod["spec"]["containers"][0]
+    part = yaml.safe_load(config["data"]["part.yaml"])
+    for manifest in (pod, *part["spec"]["manifests"]):
+        manifest.setdefault("metadata", {})["annotations"] = {"argosy.dev/simulated-run-time": "1h"}
+        manifest["spec"]["nodeSelector"] = {"bed": here.name}
+    (tmp_path / "part.yaml").write_text(yaml.safe_dump(part))
+    manifests = json.dumps(config), json.dumps(pod)
+    draft = JobDraft(queue=QUEUE, job_set="operator", manifests=manifests, operator=True)
+    (parent,) = here.job_ids = list(await here.client.submit([draft]))
+    await here.await_counts("operator", running=1)
+    shown = await asyncio.to_thread(here.api.kubectl, "get", "pods", "-A", "-o", "json", "-l", f"{JOB_LABEL}={parent}")
+    told = {one["name"]: one["value"] for one in json.loads(shown)["items"][0]["spec"]["containers"][0]["env"]}
+    assert told == {"ARGOSY_PARENT_ID": parent, "ARGOSY_QUEUE": QUEUE}
+    command = container["args"][0].replace("/etc/operator", str(tmp_path)).replace(" --wait", "")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    submitting = await asyncio.create_subprocess_exec(
+        *container["command"], command, env={**os.environ, **told, "PATH": path, "ARGOSY_SERVER": here.mesh.server}
+    )
+    assert await submitting.wait() == 0
+    await here.await_counts("parts", running=part["count"])
+    selector = JobSelector(queue=QUEUE, label_selector=f"argosy.dev/parent={parent}")
+    children = [job async for job in here.client.list_jobs(selector)]
+    assert [(job.job_set, job.parent) for job in children] == [("parts", Parent(job_id=parent))] * part["count"]
+    await here.client.cancel_jobs([parent])
+    await here.await_counts("parts", cancelled=part["count"])
+
+    async def none_is_left() -> bool:
+        return not any([await asyncio.to_thread(here.pods, job.id) for job in children])
+
+    await until(none_is_left)
 
 
 async def test_cluster_agent_watches_pods_once_where_two_processes_do_twice(

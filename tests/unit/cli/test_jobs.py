@@ -21,6 +21,15 @@ def test_jobs_are_listed_by_selector(api: FakeApi, argosy: Any, job_id: str) -> 
     assert outcome.out.splitlines()[1].split()[:4] == [job_id[-6:], "science", "first", "pending"]
 
 
+def test_children_of_a_job_are_selected_by_the_end_of_its_id(api: FakeApi, argosy: Any, job_id: str) -> None:
+    """Lists and change requests alike; the label is ours, beside what the user selects by."""
+    assert argosy("jobs", "--parent", job_id[-6:], "-l", "team=tides", "--sort", "newest").code == 0
+    assert argosy("cancel", "--queue", "science", "--parent", job_id, "--yes").code == 0
+    assert api.requests["ListJobs"][0].selector.label_selector == f"team=tides,argosy.dev/parent={job_id}"
+    assert api.requests["CancelJobs"][0].selector.label_selector == f"argosy.dev/parent={job_id}"
+    assert argosy("cancel", "--parent", job_id, "--yes").code == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "asked"),
     [

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy_client import ScalingRules, SubmitWarning
+from argosy_client import Parent, ScalingRules, SubmitWarning
 from argosy_client.documents import DocumentOptions, name_places, name_warnings, parse_documents, read_documents
 from argosy_client.durations import duration_text, parse_duration_s
 from argosy_core.errors import FieldViolation, InvalidRequest
@@ -51,6 +51,28 @@ def test_example_of_the_readme_is_read() -> None:
     assert draft.labels == {"team": "tides"}
     manifest = json.loads(draft.manifests[0])
     assert manifest["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "256Mi"}
+
+
+def test_operator_and_parent_are_read_and_an_option_wins() -> None:
+    """A parent is an id, or a mapping; a job that was printed names its own parent for nobody else."""
+    text = f"{SUBMISSION}operator: true\nparent: {{jobId: p, outlives: true}}\n"
+    (draft,) = parse_documents(text, source="a.yaml", options=OPTIONS)
+    assert (draft.operator, draft.parent) == (True, Parent(job_id="p", outlives=True))
+    (draft,) = parse_documents(f"{SUBMISSION}parent: q\n", source="a.yaml", options=replace(OPTIONS, parent="r"))
+    assert (draft.operator, draft.parent) == (False, Parent(job_id="r"))
+    (draft,) = parse_documents(f"{SUBMISSION}id: a\nstate: failed\nparent: q\n", source="a.yaml", options=OPTIONS)
+    assert draft.parent is None
+    for wrong in ("[a]", "{outlives: true}"):
+        with pytest.raises(InvalidRequest, match="must be a job id"):
+            parse_documents(f"{SUBMISSION}parent: {wrong}\n", source="a.yaml", options=OPTIONS)
+
+
+def test_example_of_an_operator_is_accepted() -> None:
+    """Its pod mounts the config map of its bag."""
+    (draft,) = read_documents([str(EXAMPLE.with_name("operator.yaml"))], OPTIONS)
+    assert draft.operator
+    bag = read_bag([manifest.encode() for manifest in draft.manifests], SpecLimits())
+    assert bag.violations == ()
 
 
 def test_example_with_a_custom_resource_is_accepted_and_its_names_follow() -> None:

@@ -69,6 +69,8 @@ def print_job(settings: Settings, job: Job) -> None:
         ("estimate", _duration_text(job.estimate_s)),
         ("most of its job set", str(job.job_set_limit or "")),
         ("after", f"{', '.join(job.after)} {job.after_until}" if job.after else ""),
+        ("operator", f"argosy jobs --parent {short_id(job.id)} lists its children" if job.operator else ""),
+        ("parent", f"{job.parent.job_id}{', which it outlives' * job.parent.outlives}" if job.parent else ""),
         ("submitted", time_text(job.create_time)),
         ("started", time_text(last.start_time if last is not None else None)),
         ("ended", time_text(job.end_time)),

@@ -63,6 +63,8 @@ def _member(owner: Any, name: str) -> tuple[str, Any]:  # noqa: ANN401 - any dat
         return "cordon", {"reason": owner.cordon_reason} if value else None
     if name == "scaling":
         return name, None if value is None else _scaling(value)
+    if name == "parent" and value is not None and hasattr(owner, "after_until"):
+        return name, {"jobId": value.job_id, "outlives": value.outlives}
     if name == "time_s":
         return "eventTime", to_plain(datetime.fromtimestamp(value, UTC))
     return _camel(name), to_plain(value)

@@ -6,14 +6,18 @@ Source: proto/argosy/api/v1/job.proto, JobSelector.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    from argosy_client import JobSelector
+from argosy_cli.job_ids import whole_id
+from argosy_core.job.families import PARENT_LABEL
 
-__all__ = ["ACTIVE_STATES", "JOB_STATE_NAMES", "make_selector", "selector_options"]
+if TYPE_CHECKING:
+    from argosy_client import ArgosyClient, JobSelector
+
+__all__ = ["ACTIVE_STATES", "JOB_STATE_NAMES", "make_selector", "selector_options", "with_parent"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -26,8 +30,9 @@ ACTIVE_STATES: Final = ("leased", "queued", "running")
 
 
 def selector_options(function: _Function) -> _Function:
-    """Add --queue, --job-set, --state and --selector to a command."""
+    """Add --queue, --job-set, --state, --selector and --parent to a command."""
     for option in (
+        click.option("--parent", default="", metavar="JOB_ID", help="Only jobs that this one submitted."),
         click.option(
             "-l", "--selector", "label_selector", default="", help="Label selector, as in team=tides,env!=test."
         ),
@@ -43,6 +48,14 @@ def selector_options(function: _Function) -> _Function:
     ):
         function = option(function)
     return function
+
+
+async def with_parent(client: ArgosyClient, selector: JobSelector, parent: str) -> JobSelector:
+    """Return a selector that means children of a job only, named by its id or the end of that; as it is without one."""
+    if not parent:
+        return selector
+    of_parent = f"{PARENT_LABEL}={await whole_id(client, parent)}"
+    return replace(selector, label_selector=",".join(filter(None, (selector.label_selector, of_parent))))
 
 
 def make_selector(queue: str, job_set: str, states: tuple[str, ...], label_selector: str) -> JobSelector:

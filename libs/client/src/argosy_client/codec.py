@@ -32,6 +32,7 @@ from argosy_client.values import (
 )
 from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.job.failure_kind import FailureKind
+from argosy_core.job.families import Parent
 from argosy_core.job.pod_groups import PodGroup
 from argosy_core.job.retry_rules import RetryRules
 
@@ -104,6 +105,8 @@ def submit_message(
             job_set_limit=draft.job_set_limit,
             after=_after_message(draft),
             scaling=scaling_message(draft.scaling),
+            operator=draft.operator,
+            parent=_parent_message(draft.parent),
         )
     return request
 
@@ -242,6 +245,8 @@ def job_of(message: job_pb2.Job) -> Job:
         after_until=_AFTER_NAMES.get(message.after.until, "") if message.HasField("after") else "",
         requests=dict(message.requests),
         scaling=scaling_of(message.scaling) if message.HasField("scaling") else None,
+        operator=message.operator,
+        parent=_parent_of(message) if message.HasField("parent") else None,
     )
 
 
@@ -250,6 +255,15 @@ def _after_message(draft: JobDraft) -> job_pb2.RunAfter | None:
     if not draft.after:
         return None
     return job_pb2.RunAfter(job_ids=draft.after, until=f"AFTER_UNTIL_{draft.after_until.upper()}")
+
+
+def _parent_message(parent: Parent | None) -> job_pb2.ParentJob | None:
+    """Return whose child a job is; None stays unset."""
+    return None if parent is None else job_pb2.ParentJob(job_id=parent.job_id, outlives=parent.outlives)
+
+
+def _parent_of(message: job_pb2.Job) -> Parent:
+    return Parent(job_id=message.parent.job_id, outlives=message.parent.outlives)
 
 
 def _duration_message(seconds: int | None) -> Duration | None:

@@ -14,6 +14,8 @@ A document is a submission, or a Kubernetes Pod manifest by itself::
     estimate: 45m             # of its run time
     hold: true                # it waits until it is released
     after: {jobIds: [0190...], until: succeeded}   # or ended; or just the list
+    operator: true            # it may submit others as its children (docs/operators.md)
+    parent: ID                # whose child it is; or {jobId: ID, outlives: true}
     scaling:                  # its pod is resized while it runs (docs/autoscale.md)
       min: {cpu: 500m, memory: 1Gi}
       max: {cpu: 4, memory: 8Gi}
@@ -64,6 +66,7 @@ from argosy_client.spec_documents import read_spec
 from argosy_client.values import JobDraft, SubmitWarning
 from argosy_client.yaml_nodes import Document, Value, read_json, read_yaml
 from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest
+from argosy_core.job.families import Parent
 from argosy_core.job.pod_groups import PodGroup
 from argosy_core.job.retry_rules import RetryRules
 
@@ -99,6 +102,8 @@ _FIELDS: Final = {
     "job_set_limit": "job_set_limit",
     "after": "after",
     "scaling": "scaling",
+    "operator": "operator",
+    "parent": "parent",
     "spec": "spec",
 }
 _ANSWERED: Final = frozenset(
@@ -119,6 +124,7 @@ _ANSWERED: Final = frozenset(
     }
 )
 """Fields of a job that was printed which say nothing about another like it."""
+_PARENT_FIELDS: Final = {"jobId": "job_id", "job_id": "job_id", "outlives": "outlives"}
 _AFTER_WORDS: Final = {
     "succeeded": "succeeded",
     "ended": "ended",
@@ -152,6 +158,8 @@ class DocumentOptions:
     """Ids of other jobs that all jobs begin after; empty for what the document says."""
     after_until: str = "succeeded"
     """Whether these must have `succeeded` or `ended`."""
+    parent: str = ""
+    """Id of the job whose children all jobs are; empty for what the document says."""
 
 
 def read_documents(paths: Iterable[str], options: DocumentOptions) -> tuple[JobDraft, ...]:
@@ -283,7 +291,7 @@ class _Reading(FieldReader):
             return self.named(value, _FIELDS, "a submission", "")
         if value.get("spec") is None:
             self.fault("spec", "is missing, as in a list of jobs; `argosy jobs ID -o json` prints a job with its spec")
-        said = {key: inner for key, inner in value.items() if key not in _ANSWERED}
+        said = {key: inner for key, inner in value.items() if key not in {*_ANSWERED, "parent"}}
         return self.named(said, _FIELDS, "a submission", "")
 
     def _make(
@@ -319,6 +327,8 @@ class _Reading(FieldReader):
             after=options.after or after,
             after_until=options.after_until if options.after else until,
             scaling=read_scaling_rules(self, fields.get("scaling")),
+            operator=self.flag(fields, "operator"),
+            parent=self._parent(fields),
             place=self.place,
         )
 
@@ -331,6 +341,17 @@ class _Reading(FieldReader):
         """Return how many jobs of the set run at once; what the document says is read even where an option wins."""
         said = self.number(fields, "job_set_limit", default=0, least=0)
         return said if self._options.job_set_limit is None else self._options.job_set_limit
+
+    def _parent(self, fields: Mapping[str, Value]) -> Parent | None:
+        """Return whose child the job is; what the document says is read even where an option wins."""
+        value = fields.get("parent")
+        said = value if isinstance(value, dict) else {"jobId": value}
+        known = self.named(said, _PARENT_FIELDS, "parent", "parent.")
+        job_id, outlives = known.get("job_id"), self.flag(known, "outlives", path="parent.")
+        if value is not None and not (isinstance(job_id, str) and job_id):
+            self.fault("parent", "must be a job id, or a mapping with jobId and with outlives")
+        job_id = self._options.parent or job_id
+        return Parent(job_id=job_id, outlives=outlives) if isinstance(job_id, str) and job_id else None
 
     def _after(self, fields: Mapping[str, Value]) -> tuple[tuple[str, ...], str]:
         """Return the ids of other jobs, and whether they must have succeeded or ended."""

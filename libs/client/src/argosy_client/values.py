@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Final
 
 from argosy_client.places import Place
+from argosy_core.job.families import Parent
 from argosy_core.job.pod_groups import PodGroup
 from argosy_core.job.retry_rules import RetryRules
 from argosy_core.job.scaling_rules import ScalingRules
@@ -28,6 +29,7 @@ __all__ = [
     "JobEvent",
     "JobSelector",
     "JobSet",
+    "Parent",
     "PodGroup",
     "RetryRules",
     "Run",
@@ -81,6 +83,10 @@ class JobDraft:
     """Whether these must have `succeeded`, or `ended` in whatever way."""
     scaling: ScalingRules | None = None
     """Within what its pod is resized while it runs; None for what annotations say, if anything."""
+    operator: bool = False
+    """It may submit others as its children, and its pods are told how."""
+    parent: Parent | None = None
+    """Whose child it is."""
     place: Place | None = field(default=None, compare=False)
     """Where it was written, for errors; None if nowhere."""
 
@@ -211,6 +217,10 @@ class Job:
     """What its pods request together, base units by resource."""
     scaling: ScalingRules | None = None
     """Within what its pod is resized while it runs; None where its annotations say nothing of it."""
+    operator: bool = False
+    """Whether it may submit others as its children."""
+    parent: Parent | None = None
+    """Whose child it is."""
     stage: str = ""
     """Where it stands, as `Explanation.stage`; empty where that was not asked for."""
     wait_reason: str = ""

@@ -83,6 +83,9 @@ def _check_jobs(world: WorldParts) -> None:
             _require(all(states), f"job {row} began after {others} had ended")
             well = until is AfterUntil.ENDED or set(states) == {JobState.SUCCEEDED}
             _require(well, f"job {row} began after {others} had succeeded")
+    for row, above in book.plan.families.items():
+        child, parent = (store.jobs[handle] for handle in book.handles(np.array([row, above])).tolist())
+        _require(not parent.state or bool(child.state), f"job {row} has ended with {above}")
     _require(not store.changes, "every change was taken")
     _require(len(store.jobs) == world.submitted_count, "no acknowledged job is lost")
     _require(len(store.jobs) == len(book.plan), "every submit was acknowledged in the end")

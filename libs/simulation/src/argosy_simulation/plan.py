@@ -17,7 +17,8 @@ import numpy.typing as npt
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.after import AfterJobs, AfterUntil
 from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.identity import DAY_SHIFT
+from argosy_core.job.families import Parent, family_marks
+from argosy_core.job.identity import DAY_SHIFT, compose_id
 from argosy_core.job.members import member_of
 from argosy_core.job.options import JobOptions
 from argosy_core.job.retry_rules import RetryRules, with_rules
@@ -36,6 +37,8 @@ START_US: Final = 1_000_000_000_000
 POD: Final = "Pod"
 CONFIG_MAP: Final = "ConfigMap"
 _DAY: Final = 20_000
+_VERSION: Final = 7 << 12
+"""Upper half of an id that is well formed."""
 _FIRST_HANDLE: Final = (_DAY << DAY_SHIFT) + 1
 _LAYOUTS: Final = ((POD,), (CONFIG_MAP, POD), (POD, POD), (CONFIG_MAP, POD, POD, POD), (CONFIG_MAP, POD))
 _STOP_AFTER_S: Final = (0.0, 0.0, 0.0, 0.0, 40.0)
@@ -98,6 +101,8 @@ class WorldPlan:
     """What submitters say of jobs; None if nothing is said of any."""
     after: Mapping[int, tuple[AfterUntil, tuple[int, ...]]] = field(default_factory=dict)
     """Job -> what it waits for, and the earlier jobs that it waits for."""
+    families: Mapping[int, int] = field(default_factory=dict)
+    """Job -> the earlier job with which it ends."""
     parents: Mapping[str, str] = field(default_factory=dict)
     """Name of a queue -> name of the one above it."""
     limits: Mapping[str, QueueLimits] = field(default_factory=dict)
@@ -247,6 +252,20 @@ class JobBook:
             state=np.zeros(len(pairs), dtype=np.int8),
         )
 
+    def _metadata(self, rows: Int64s) -> tuple[Int32s, tuple[bytes, ...]]:
+        """Return the metadata of some jobs, by index; children alone have any."""
+        texts: dict[bytes, int] = {}
+        index = np.full(rows.size, -1, dtype=np.int32)
+        for place, row in enumerate(rows.tolist() if self.plan.families else ()):
+            parent = self.plan.families.get(row)
+            if parent is None:
+                continue
+            handle = int(self.handles(np.array([parent]))[0])
+            labels, annotations = family_marks(Parent(job_id=compose_id(_VERSION, handle)), 1, may_have_children=False)
+            text = json.dumps({"labels": labels, "annotations": annotations}, separators=(",", ":")).encode()
+            index[place] = texts.setdefault(text, len(texts))
+        return index, tuple(texts)
+
     def columns(self, rows: Int64s, submit_time_us: Int64s, priority: Int32s) -> JobColumns:
         """Return the columns of some jobs.
 
@@ -258,6 +277,7 @@ class JobBook:
         plan = self.plan
         handle, job_set = self.handles(rows), plan.job_set[rows]
         queue = np.array([queue + 1 for queue, _ in plan.job_sets], dtype=np.int32)
+        metadata_index, metadata = self._metadata(rows)
         return JobColumns(
             handle=handle,
             id_high=handle * 7,
@@ -267,7 +287,8 @@ class JobBook:
             priority=priority,
             submit_time_us=submit_time_us,
             spec=plan.layout[rows],
-            metadata_index=np.full(rows.size, -1, dtype=np.int32),
+            metadata_index=metadata_index,
+            metadata=metadata,
             specs=self.specs,
             options=None if plan.options is None else plan.options[rows],
             after=self._after(rows),

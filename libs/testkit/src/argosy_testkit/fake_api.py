@@ -230,6 +230,8 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
                         labels=item.labels,
                         spec=request.specs[item.spec],
                         scaling=item.scaling if item.HasField("scaling") else None,
+                        operator=item.operator,
+                        parent=item.parent if item.HasField("parent") else None,
                     )
                 ids.append(known)
         await self.api.leave("SubmitJobs", context)

@@ -344,10 +344,11 @@ class LeaderWorld:
         layout: bytes = POD_LAYOUT,
         options: tuple[int, ...] | None = None,
         after: tuple[AfterUntil, Sequence[int]] | None = None,
+        parent: int | None = None,
     ) -> Int64s:
         """Add jobs to those there will be, and return their rows in the book.
 
-        Options are as of `options_of`; `after` names the handles of jobs to wait for.
+        Options are as of `options_of`; `after` names the handles of jobs to wait for, `parent` one to end with.
         """
         if class_id not in self.book.definitions:
             self.define_class(class_id, cpu=1000)
@@ -377,6 +378,9 @@ class LeaderWorld:
             self.book.plan = replace(
                 self.book.plan, after={**self.book.plan.after, **dict.fromkeys(rows.tolist(), named)}
             )
+        if parent is not None:
+            bound = dict.fromkeys(rows.tolist(), self.book.index(parent))
+            self.book.plan = replace(self.book.plan, families={**self.book.plan.families, **bound})
         return rows
 
     def read(self) -> None:

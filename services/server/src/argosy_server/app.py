@@ -192,6 +192,7 @@ class ServerApp:
             self.gather,
             max_job_count=config.api.max_jobs_per_request,
             queues_of=lambda handles: self.threads.run(self.store.queues_of, handles),
+            read_jobs=lambda handles: self.threads.run(self.store.get_jobs, handles),
             missing=ClassOutlook(self.router, nodes).missing,
         )
         planning = JobPlanning(submission, self.router)

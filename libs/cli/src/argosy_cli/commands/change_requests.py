@@ -13,7 +13,7 @@ from argosy_cli.job_ids import whole_ids
 from argosy_cli.job_text import job_columns
 from argosy_cli.options import Settings, common_options, settings_of
 from argosy_cli.output import ask, print_rows, print_value
-from argosy_cli.selectors import make_selector, selector_options
+from argosy_cli.selectors import make_selector, selector_options, with_parent
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class _Asked(TypedDict):
     job_set: str
     states: tuple[str, ...]
     label_selector: str
+    parent: str
     dry_run: bool
     yes: bool
 
@@ -127,13 +128,14 @@ def _change(
 ) -> int:
     """Carry out a change request as the command line asks for it; return the exit code."""
     selector = make_selector(asked["queue"], asked["job_set"], asked["states"], asked["label_selector"])
-    target = _target(context, asked["job_ids"], selector)
+    _check_target(context, asked["job_ids"], selector, asked["parent"])
     sure = asked["yes"] or bool(asked["job_ids"])
 
     def change_request(only: bool) -> Callable[[ArgosyClient], Awaitable[ChangeResult]]:  # noqa: FBT001 - private
         async def carry_out(client: ArgosyClient) -> ChangeResult:
             ids = asked["job_ids"]
-            return await send(client, await whole_ids(client, ids) if ids else target, only)
+            chosen = await whole_ids(client, ids) if ids else await with_parent(client, selector, asked["parent"])
+            return await send(client, chosen, only)
 
         return carry_out
 
@@ -146,15 +148,12 @@ def _change(
     )
 
 
-def _target(context: click.Context, job_ids: tuple[str, ...], selector: JobSelector) -> Sequence[str] | JobSelector:
-    has_selector = bool(selector.queue or selector.job_set or selector.states or selector.label_selector)
+def _check_target(context: click.Context, job_ids: tuple[str, ...], selector: JobSelector, parent: str) -> None:
+    has_selector = bool(selector.queue or selector.job_set or selector.states or selector.label_selector or parent)
     if job_ids and has_selector:
         raise click.UsageError("give job ids or a selector, not both", context)
-    if job_ids:
-        return job_ids
-    if not selector.queue:
+    if not job_ids and not selector.queue:
         raise click.UsageError("give job ids, or a selector with at least --queue", context)
-    return selector
 
 
 def _carry_out(

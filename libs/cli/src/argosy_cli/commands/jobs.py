@@ -14,7 +14,7 @@ from argosy_cli.job_ids import whole_id
 from argosy_cli.job_text import job_columns, print_job
 from argosy_cli.options import common_options, duration, settings_of
 from argosy_cli.output import print_rows, shown
-from argosy_cli.selectors import ACTIVE_STATES, make_selector, selector_options
+from argosy_cli.selectors import ACTIVE_STATES, make_selector, selector_options, with_parent
 from argosy_cli.session import call
 from argosy_core.errors import InvalidRequest
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["jobs", "say_failures"]
 
-_NARROWING: Final = ("states", "failed", "active", "label_selector", "since_s", "cluster", "node", "page")
+_NARROWING: Final = ("states", "failed", "active", "label_selector", "since_s", "cluster", "node", "page", "parent")
 _MOST_REASONS: Final = 10
 _LARGEST_PAGE: Final = 1000
 _CUT: Final = "cut"
@@ -43,6 +43,7 @@ class _ListOptions(TypedDict):
     cluster: str
     node: str
     page: str
+    parent: str
 
 
 @click.command()
@@ -116,11 +117,14 @@ async def _list(client: ArgosyClient, queue: str, job_set: str, options: _ListOp
     cluster, node = options["cluster"], options["node"]
     steps = _steps(options)
     at, token = _read_page(options["page"], len(steps))
+    everyone = await with_parent(
+        client, make_selector(queue, job_set, (), options["label_selector"]), options["parent"]
+    )
     found: dict[str, Job] = {}  # a job may end between two lists
     while at < len(steps):
         is_full = len(found) >= limit
         page = await client.list_jobs_page(
-            make_selector(queue, job_set, steps[at], options["label_selector"]),
+            replace(everyone, states=make_selector("", "", steps[at], "").states),
             # Whether there is more after a step is found out by its first job; what is looked at in vain is looked at
             # many at a time.
             page_size=_LARGEST_PAGE if cluster or node else 1 if is_full else min(limit - len(found), _LARGEST_PAGE),

@@ -29,7 +29,9 @@ _SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl")
 
 
 def _limit_options(function: _Function) -> _Function:
-    """Add --lifetime, --time-limit, --estimate and --job-set-limit to a command."""
+    """Add --lifetime, --time-limit, --estimate, --job-set-limit and --parent to a command."""
+    text = "Job whose children all jobs are; by default what ARGOSY_PARENT_ID says, as in pods of operators."
+    function = click.option("--parent", default="", envvar="ARGOSY_PARENT_ID", metavar="JOB_ID", help=text)(function)
     text = "Whatever the documents say: most jobs of a job set at once; 0 for no limit."
     function = click.option("--job-set-limit", type=click.IntRange(0), metavar="COUNT", help=text)(function)
     for name, what in (
@@ -117,9 +119,9 @@ def submit(
     """Submit jobs from YAML or JSON files of one or many documents.
 
     A document is a submission (fields queue, jobSet, priority, count, clientId, labels, annotations, lifetime,
-    timeLimit, estimate, hold, jobSetLimit, after, spec.manifests and spec.groups) or a Pod manifest; options win over
-    its fields. Up to 1,000 documents go as one request, all of them or none; more go in parts. A document with a
-    clientId is submitted once, however often the command is repeated; one without is submitted anew each time.
+    timeLimit, estimate, hold, jobSetLimit, after, operator, parent, spec.manifests and spec.groups) or a Pod manifest;
+    options win over its fields. Up to 1,000 documents go as one request, all of them or none; more go in parts. One
+    with a clientId is submitted once, however often the command is repeated; one without is anew each time.
     """
     from argosy_client.documents import DocumentOptions
 

@@ -37,10 +37,12 @@ from argosy_core.leader.term import Term
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import (
     ChangeRequestColumns,
+    ChangeRequestEffects,
     EndedJobs,
     JobColumns,
     Missing,
     SpecReference,
+    cancel_orphans,
     define_classes,
     define_job_sets,
     fail_unfit,
@@ -180,6 +182,8 @@ class Intake:
                 self._term.blame.decide(origins_of(OriginKind.CHANGE, (change.change_id for change in changes)))
                 raise
         self._fail_unfit(transaction)
+        if is_all:
+            self._cancel_orphans(transaction)
         return is_all
 
     def receive_ends(self, event: EndsRead) -> None:
@@ -296,13 +300,21 @@ class Intake:
         term = self._term
         effects = take_change_requests(term.state, requests, term.now.db_s)
         term.stories.note(term.now.db_us, "requests taken", requests.handle)
-        transaction.add_events(effects.events)
-        transaction.add_job_ends(effects.job_updates)
-        self.release(effects.releases)
+        self._add_requests(effects, transaction)
         if effects.unknown_ended.size and ended is not None:
             chosen = np.isin(ended.handle, effects.unknown_ended)
             jobs = EndedJobs(handle=ended.handle[chosen], id_high=ended.id_high[chosen], job_set=ended.job_set[chosen])
             transaction.add_events(note_ended(term.state, jobs, reason=requests.reason, now_s=term.now.db_s))
+
+    def _cancel_orphans(self, transaction: Transaction) -> None:
+        """Cancel jobs whose parents have ended, and the children of those."""
+        while (effects := cancel_orphans(self._term.state, self._term.now.db_s)) is not None:
+            self._add_requests(effects, transaction)
+
+    def _add_requests(self, effects: ChangeRequestEffects, transaction: Transaction) -> None:
+        transaction.add_events(effects.events)
+        transaction.add_job_ends(effects.job_updates)
+        self.release(effects.releases)
 
     def _take_cluster(self, settings: ClusterSettings, transaction: Transaction) -> None:
         """Take what an administrator decided about a cluster; the runs of one that is gone are lost."""

@@ -125,6 +125,7 @@ from argosy_core.scheduler.messages import (
     SpecReference,
     StateColumns,
 )
+from argosy_core.scheduler.orphans import cancel_orphans
 from argosy_core.scheduler.outcomes import failed_states, forget_cluster, silent_states, take_states, unheard_states
 from argosy_core.scheduler.outlook import QueueBefore, QueueStanding, StartBand
 from argosy_core.scheduler.plan import lease_columns
@@ -207,6 +208,7 @@ __all__ = [
     "adopt_plan",
     "apply_ingested",
     "begin_round",
+    "cancel_orphans",
     "change_settings",
     "check_growth",
     "check_invariants",

@@ -42,6 +42,7 @@ from argosy_core.scheduler.tables import NodeNames, check_growth
 from argosy_core.scheduler.unfit import intern_specs, note_unfit
 
 __all__ = [
+    "CANCEL",
     "add_jobs",
     "class_definitions",
     "define_classes",
@@ -57,7 +58,8 @@ __all__ = [
     "update_capacity",
 ]
 
-_CANCEL: Final = 1
+CANCEL: Final = 1
+"""Kind of a change request."""
 _REPRIORITIZE: Final = 2
 _PREEMPT: Final = 3
 _HOLD: Final = 4
@@ -316,6 +318,7 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
     np.add.at(state.classes.job_count, class_index, 1)
     np.add.at(state.job_sets.job_count, job_set, 1)
     _add_dependencies(state, columns, slots)
+    state.children.note(live, slots)
     if columns.options is not None and (columns.options.lifetime_s >= 0).any():
         state.note_lifetimes()
     if columns.options is not None and (columns.options.job_set_limit >= 0).any():
@@ -390,7 +393,7 @@ def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s:
     slots = live.slots(columns.handle)
     unknown = slots < 0
     ended = columns.ended != 0
-    cancel = columns.kind == _CANCEL
+    cancel = columns.kind == CANCEL
     strange = columns.handle[unknown & ended & cancel]
     strange = strange[[handle not in state.failed_handles for handle in strange.tolist()]]
     events = EventBuffer(state, now_s)

@@ -83,6 +83,7 @@ def next_due_s(state: PoolState, now_s: float) -> float:
         state.unsent_stops
         or state.explained
         or state.dependencies.has_doomed
+        or state.children.orphans
         or min(limit_s, state.room.due_s) <= now_s
     ):
         return now_s

@@ -29,6 +29,7 @@ from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.usage import to_cores, weigh_vector
 from argosy_core.queueing.weights import ResourceWeights
 from argosy_core.scheduler.caps import Caps
+from argosy_core.scheduler.children import Children
 from argosy_core.scheduler.codes import JOB_QUEUED
 from argosy_core.scheduler.demands import DemandTable
 from argosy_core.scheduler.dependencies import Dependencies, Settled
@@ -102,8 +103,8 @@ class PoolState:
         """By class: whether some cluster could be asked for it when that was last found out."""
         self.wake_count = 0
         """Grows whenever a class may be placed that could not be before."""
-        self.unheard, self.silence = Unheard(), Silence()
-        """Runs on nodes, and executors, that are not heard of."""
+        self.unheard, self.silence, self.children = Unheard(), Silence(), Children()
+        """Runs on nodes, and executors, that are not heard of; jobs that end with others."""
         self.change_count = 0
         """Grows with everything that may let a round place what the last one could not."""
         self.idle_at = -1
@@ -471,6 +472,8 @@ class PoolState:
             self.demands.drop(live.demand[slots])
         live.remove(slots)
         self.change_count += bool(queued.any()) and self.promises.keep_nodes  # perhaps for one of those that have left
+        if len(self.children):
+            self.children.end(handles)
         if len(self.dependencies):
             self.settle(self.dependencies.end_live(handles, states))
 

@@ -59,5 +59,11 @@ class KubernetesSettings:
     warnings_after_s: float = field(default=15.0, metadata={"may_be_zero": True})
     """How long a pod of ours waits without saying why before the events about it are read, seconds; then ever more
     seldom, up to every 300 s. 0 for never."""
+    operator_server: str = ""
+    """Address of the API as pods of this cluster reach it; jobs that submit others (docs/operators.md) find it in
+    ARGOSY_SERVER. Empty: they are not told."""
+    operator_audience: str = ""
+    """Audience of the service account tokens that pods of such jobs get, to be named in the server's
+    `access.service_accounts.audiences`; empty where nobody is asked who calls, or pods bring something of their own."""
     gather_ms: float = field(default=20.0, metadata={"may_be_zero": True})
     """How long changes gather before they are told; a batch costs the consumer more than a change."""

@@ -169,7 +169,7 @@ def admit(
     if job_count > max_job_count:
         text = f"ask for {job_count} jobs, at most {max_job_count} are allowed"
         faults.invalid.append(FieldViolation(field="items", description=text))
-    metadata_index, metadata = _read_metadata(items.metadata, faults)
+    given, metadata_index, metadata = _read_marked(items, faults)
     after = _read_after(items, counts, faults)
     _check_namespaces(names, places, queues, specs=specs, faults=faults)
     _check_times(items, queues, specs, faults)
@@ -187,7 +187,7 @@ def admit(
         item_hashes = _payload_hashes([specs[place].row.hash for place in places], items, texts, after)
         expanded_ids, hashes = _expand_client_ids(client_ids, item_hashes, counts)
     if any(spec.pod_labels for spec in specs):  # after the hashes, which stay those of what was sent
-        metadata_index, metadata = _read_metadata(_with_pod_labels(items.metadata, places, specs), faults)
+        metadata_index, metadata = _read_metadata(_with_pod_labels(given, places, specs), faults)
     repeats = None if job_count == len(places) else counts
     admitted = AdmittedJobs(
         pool=_common_pool(names, queues),
@@ -350,6 +350,18 @@ def _read_metadata(metadata: Sequence[Metadata | None], faults: _Faults) -> tupl
             faults.invalid.append(FieldViolation(field=f"items[{number}].{path}", description=description))
         index.append(place)
     return index, tuple(texts)
+
+
+def _read_marked(items: ItemColumns, faults: _Faults) -> tuple[Sequence[Metadata | None], list[int], tuple[bytes, ...]]:
+    """Return the metadata of items with the labels and annotations of ours, and as `_read_metadata` does."""
+    index, texts = _read_metadata(items.metadata, faults)
+    if not items.marks:
+        return items.metadata, index, texts
+    merged = list(items.metadata)
+    for number, marks in items.marks.items():
+        labels, annotations = merged[number] or ((), ())
+        merged[number] = tuple(sorted((*labels, *marks[0]))), tuple(sorted((*annotations, *marks[1])))
+    return merged, *_read_metadata(merged, _Faults([]))  # nobody may give these keys, so they come after the check
 
 
 def _with_pod_labels(

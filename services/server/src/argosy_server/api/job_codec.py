@@ -19,9 +19,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from argosy.api.v1 import job_pb2
 from argosy_core.job.after import decode_after
 from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.families import is_operator
 from argosy_core.job.pod_groups import is_of_groups, read_groups
 from argosy_core.job.retry_rules import RetryRules, rules_of
 from argosy_core.scheduler import Explanation, FilterCount, QueueStanding, StartBand
+from argosy_server.api.families import parent_message, without_marks
 from argosy_server.api.scaling import scaling_message
 from argosy_store.rows import JobRecord, RunRecord
 
@@ -98,8 +100,8 @@ def job_message(record: JobRecord) -> job_pb2.Job:
         reason=record.reason or "",
         cancel_requested=record.cancel_requested,
         client_id=record.client_id or "",
-        labels=record.labels,
-        annotations=record.annotations,
+        labels=without_marks(record.labels),
+        annotations=without_marks(record.annotations),
         runs=[_run_message(run) for run in record.runs],
         spec=_spec_message(record.spec_body, record.spec_layout) if record.spec_body is not None else None,
         lifetime=duration(record.lifetime_s),
@@ -111,6 +113,8 @@ def job_message(record: JobRecord) -> job_pb2.Job:
         after=_after_message(record.run_after) if record.run_after else None,
         requests=_requests(record.class_definition),
         scaling=scaling_message(record.annotations) if record.annotations else None,
+        operator=is_operator(record.annotations),
+        parent=parent_message(record),
     )
 
 

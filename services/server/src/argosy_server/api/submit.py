@@ -23,6 +23,7 @@ from argosy_runtime.access.guard import CALLER
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.validation import check_request
 from argosy_server.api.admission import AdmittedJobs, KnownQueue, admit
+from argosy_server.api.families import with_marks
 from argosy_server.api.job_codec import job_ids
 from argosy_server.api.manifests import is_json, to_json
 from argosy_server.api.queue_cache import QueueCache
@@ -30,6 +31,7 @@ from argosy_server.api.specs import NO_EXTRAS, PolicySpecs, ReadSpec, SpecCache,
 from argosy_server.api.submit_gather import SubmitGather
 from argosy_server.api.submit_items import ItemColumns, keeps_rules, read_items
 from argosy_store.queue_limits import counts_by_queue
+from argosy_store.rows import JobRecord
 
 __all__ = ["Submission"]
 
@@ -47,6 +49,7 @@ class Submission:
         gather: Stores admitted requests.
         max_job_count: Most jobs of one request.
         queues_of: Returns the queues of the jobs that some handles name, by id.
+        read_jobs: Reads jobs by their handles.
         missing: Returns what is known to be missing on all nodes of a pool for classes, by definition.
     """
 
@@ -58,6 +61,7 @@ class Submission:
         *,
         max_job_count: int,
         queues_of: Callable[[Sequence[int]], Awaitable[dict[str, str]]],
+        read_jobs: Callable[[Sequence[int]], Awaitable[list[JobRecord]]],
         missing: Callable[[str, Sequence[bytes]], Awaitable[Mapping[bytes, tuple[str, ...]]]],
     ) -> None:
         """Keep what it needs."""
@@ -66,6 +70,7 @@ class Submission:
         self._gather = gather
         self._max_job_count = max_job_count
         self._queues_of = queues_of
+        self._read_jobs = read_jobs
         self._missing = missing
 
     async def submit(self, request: job_pb2.SubmitJobsRequest, *, traceparent: str = "") -> job_pb2.SubmitJobsResponse:
@@ -77,7 +82,7 @@ class Submission:
 
         Raises:
             InvalidRequest: Something is wrong; lists every bad item.
-            NotFound: A queue, or a job to run after, does not exist.
+            NotFound: A queue, a job to run after, or a parent does not exist.
             NotPermitted: A namespace is not the queue's, or the caller may not submit to a queue.
             AlreadyExists: A client id stands for another job.
             QuotaExceeded: A queue or this replica has too much waiting.
@@ -124,6 +129,7 @@ class Submission:
             check_request(request)
         generation = self._queues.generation
         queues = _usable(await self._queues.find(set(items.queues)), items.queues)
+        items = await with_marks(items, self._queues, self._read_jobs)
         read, items = await self._read_specs(texts, extras, items, queues)
         specs, warnings = _validated(read, request.validation)
         jobs = admit(items, queues, specs, max_job_count=self._max_job_count)

@@ -8,12 +8,13 @@ Source: design section 8; `proto/argosy/api/v1/job.proto`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from argosy_core.errors import FieldViolation
 from argosy_core.job.after import AfterUntil
+from argosy_core.job.families import Parent
 from argosy_core.job.options import OPTION_NAMES, UNSET
 from argosy_server.api.scaling import with_scaling
 
@@ -65,10 +66,16 @@ class ItemColumns:
     """What is said of jobs beside their specs; None if nothing is of any item."""
     after: list[RunAfter | None]
     """What each runs after, None where nothing; empty if that is so of all."""
+    parents: dict[int, Parent]
+    """By item: whose child it is."""
+    operators: frozenset[int]
+    """Items that may have children."""
     scaling_faults: list[FieldViolation]
     """Items whose annotations contradict what they say of scaling."""
     options_fit: bool
     """Whether all durations are surely in range, and no item names other jobs or says how it is scaled."""
+    marks: Mapping[int, Metadata] = field(default_factory=dict)
+    """By item: labels and annotations of ours, which nobody else may give."""
 
 
 def read_items(items: Sequence[Any]) -> ItemColumns:
@@ -82,6 +89,7 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
     options: list[ItemOptions] = []
     after: list[RunAfter | None] = []
     scaling_faults: list[FieldViolation] = []
+    parents: dict[int, Parent] = {}
     fit = True
     for number, item in enumerate(items):
         given = _NO_OPTIONS
@@ -104,6 +112,9 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
             annotations, faults = with_scaling(item, number)
             scaling_faults += faults
             fit = False  # as above
+        if item.HasField("parent"):
+            parents[number] = Parent(job_id=item.parent.job_id, outlives=item.parent.outlives)
+            fit = False  # as above
         if labels or annotations:
             most = max(most, len(labels), len(annotations))
             metadata.append((tuple(sorted(labels.items())), tuple(sorted(annotations.items()))))
@@ -119,6 +130,8 @@ def read_items(items: Sequence[Any]) -> ItemColumns:
         metadata=metadata,
         max_pair_count=most,
         options=None if options.count(_NO_OPTIONS) == len(options) else options,
+        parents=parents,
+        operators=frozenset(number for number, item in enumerate(items) if item.operator),
         scaling_faults=scaling_faults,
         options_fit=fit,
         after=after and [*after, *[None] * (len(options) - len(after))],

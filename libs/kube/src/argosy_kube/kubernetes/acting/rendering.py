@@ -24,6 +24,7 @@ from argosy_core.job.members import MAX_MEMBER, attempt_of, member_of, ordinal_o
 from argosy_core.job.naming import run_suffix
 from argosy_core.reconcile import Creates
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity, run_label
+from argosy_kube.kubernetes.acting.operators import tell_operator
 from argosy_kube.kubernetes.api.resources import Resource, ResourceBook
 from argosy_kube.kubernetes.ours.binding import NODE_ANNOTATION
 from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
@@ -192,6 +193,7 @@ class TemplateBook:
     def _prepare_pod(self, manifest: dict[str, Any]) -> None:
         """Give a pod its finalizer and its way to a node."""
         spec, settings = manifest["spec"], self._settings
+        tell_operator(manifest, settings)
         if settings.finalizer:
             manifest["metadata"]["finalizers"] = [STORED_FINALIZER]
         node = spec.get("nodeName")

@@ -266,8 +266,16 @@ class ScalingPolicy(_message.Message):
     movable: bool
     def __init__(self, min: _Optional[_Union[ScaledAmounts, _Mapping]] = ..., max: _Optional[_Union[ScaledAmounts, _Mapping]] = ..., unit: _Optional[_Union[ScaledAmounts, _Mapping]] = ..., targets: _Optional[_Union[ScalingTargets, _Mapping]] = ..., off: bool = ..., bundle: bool = ..., movable: bool = ...) -> None: ...
 
+class ParentJob(_message.Message):
+    __slots__ = ("job_id", "outlives")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTLIVES_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    outlives: bool
+    def __init__(self, job_id: _Optional[str] = ..., outlives: bool = ...) -> None: ...
+
 class JobItem(_message.Message):
-    __slots__ = ("spec", "queue", "job_set", "priority", "client_id", "count", "labels", "annotations", "lifetime", "time_limit", "estimate", "hold", "after", "job_set_limit", "scaling")
+    __slots__ = ("spec", "queue", "job_set", "priority", "client_id", "count", "labels", "annotations", "lifetime", "time_limit", "estimate", "hold", "after", "job_set_limit", "scaling", "operator", "parent")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -297,6 +305,8 @@ class JobItem(_message.Message):
     AFTER_FIELD_NUMBER: _ClassVar[int]
     JOB_SET_LIMIT_FIELD_NUMBER: _ClassVar[int]
     SCALING_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
     spec: int
     queue: str
     job_set: str
@@ -312,7 +322,9 @@ class JobItem(_message.Message):
     after: RunAfter
     job_set_limit: int
     scaling: ScalingPolicy
-    def __init__(self, spec: _Optional[int] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., priority: _Optional[int] = ..., client_id: _Optional[str] = ..., count: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hold: bool = ..., after: _Optional[_Union[RunAfter, _Mapping]] = ..., job_set_limit: _Optional[int] = ..., scaling: _Optional[_Union[ScalingPolicy, _Mapping]] = ...) -> None: ...
+    operator: bool
+    parent: ParentJob
+    def __init__(self, spec: _Optional[int] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., priority: _Optional[int] = ..., client_id: _Optional[str] = ..., count: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., hold: bool = ..., after: _Optional[_Union[RunAfter, _Mapping]] = ..., job_set_limit: _Optional[int] = ..., scaling: _Optional[_Union[ScalingPolicy, _Mapping]] = ..., operator: bool = ..., parent: _Optional[_Union[ParentJob, _Mapping]] = ...) -> None: ...
 
 class SubmitJobsRequest(_message.Message):
     __slots__ = ("specs", "items", "validate_only", "validation")
@@ -371,7 +383,7 @@ class Run(_message.Message):
     def __init__(self, attempt: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., lease_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ..., failure: _Optional[_Union[FailureKind, str]] = ..., member: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec", "lifetime", "time_limit", "estimate", "held", "submitter", "after", "requests", "job_set_limit", "scaling")
+    __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec", "lifetime", "time_limit", "estimate", "held", "submitter", "after", "requests", "job_set_limit", "scaling", "operator", "parent")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -416,6 +428,8 @@ class Job(_message.Message):
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     JOB_SET_LIMIT_FIELD_NUMBER: _ClassVar[int]
     SCALING_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
     id: str
     queue: str
     job_set: str
@@ -439,7 +453,9 @@ class Job(_message.Message):
     requests: _containers.ScalarMap[str, int]
     job_set_limit: int
     scaling: ScalingPolicy
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., priority: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., cancel_requested: bool = ..., client_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., submitter: _Optional[str] = ..., after: _Optional[_Union[RunAfter, _Mapping]] = ..., requests: _Optional[_Mapping[str, int]] = ..., job_set_limit: _Optional[int] = ..., scaling: _Optional[_Union[ScalingPolicy, _Mapping]] = ...) -> None: ...
+    operator: bool
+    parent: ParentJob
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., job_set: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., priority: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., cancel_requested: bool = ..., client_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., submitter: _Optional[str] = ..., after: _Optional[_Union[RunAfter, _Mapping]] = ..., requests: _Optional[_Mapping[str, int]] = ..., job_set_limit: _Optional[int] = ..., scaling: _Optional[_Union[ScalingPolicy, _Mapping]] = ..., operator: bool = ..., parent: _Optional[_Union[ParentJob, _Mapping]] = ...) -> None: ...
 
 class JobStateCount(_message.Message):
     __slots__ = ("state", "job_count")
