@@ -28,10 +28,12 @@ from argosy_local.compose import ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
 from argosy_runtime.joining import JoinSettings, Membership
 from argosy_store.ended_sessions import list_ended_sessions
+from argosy_testkit.hostile_run import good_calls
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 TENANTS: Final = ("red", "blue", "mallory")
 LIMIT_S: Final = 120.0
+UID: Final = "uid-of-c3"
 OUT_S: Final = 15.0
 """Revoked is out within 5 s, as docs/security.md says; a busy machine takes longer."""
 POD: Final = """{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"annotations":
@@ -251,27 +253,22 @@ async def test_compromised_cluster_harms_no_other_and_is_out_once_it_is_revoked(
     its session, which operators are told, and a revocation ends it within seconds; the others' jobs go on.
     """
     mesh, red, admin = tenancy.mesh, tenancy.clients["red"], tenancy.clients["admin"]
-    invitation = tmp_path / "invitation"
-    invitation.write_text((await admin.invite_cluster("c3")).token)
-    membership = Membership(
-        JoinSettings(folder=str(tmp_path), token_file=str(invitation), address=mesh.server),
-        ChannelCredentials(authority_file=str(mesh.secrets.folder / "authority.pem") if mesh.secrets else ""),
-        cluster="c3",
-        part=ClusterPart.EXECUTOR,
-        server_addresses=[mesh.address("leader")],
-    )
-    await membership.join("uid-of-c3")
+    (tmp_path / "invitation").write_text((await admin.invite_cluster("c3")).token)
+    executor, sampler = (joining(mesh, tmp_path, part) for part in (ClusterPart.EXECUTOR, ClusterPart.SAMPLER))
+    await executor.join(UID)
+    await sampler.join(UID)
     jobs = await submit(red, "red", 32, seconds=2.0)
     working = asyncio.ensure_future(ended(red, "red"))
-    async with open_aio_channel(mesh.address("leader"), membership.credentials, []) as channel:
+    known: dict[str, Any] = {"cluster": "c3", "cluster_uid": UID, "process_id": bytes(15) + b"3", "pool": "default"}
+    about_nodes = sampler_pb2.SessionRequest(hello=sampler_pb2.Hello(**known))
+    async with open_aio_channel(mesh.address("leader"), sampler.credentials, []) as channel:
+        for untruth in NODE_LIES:
+            await is_thrown_out(sampler_pb2_grpc.SamplerServiceStub(channel).Session(), about_nodes, untruth)
+    async with open_aio_channel(mesh.address("leader"), executor.credentials, []) as channel:
         sync = executor_pb2_grpc.ExecutorServiceStub(channel).Sync
-        hello = executor_pb2.Hello(cluster="c3", cluster_uid="uid-of-c3", process_id=bytes(15) + b"3", pool="default")
+        hello = executor_pb2.SyncRequest(hello=executor_pb2.Hello(**known))
         for lie in LIES:
-            session = await welcomed(sync(), hello)
-            await session.write(lie)
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await to_the_end(session)
-            assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+            await is_thrown_out(sync(), hello, lie)
         handles = await asyncio.to_thread(handles_of, mesh.database_url)
         session = await welcomed(sync(), hello)
         batch = 0
@@ -291,9 +288,30 @@ async def test_compromised_cluster_harms_no_other_and_is_out_once_it_is_revoked(
         assert time.monotonic() - began_s < OUT_S
         assert refused.value.code() in {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
     told = await asyncio.to_thread(list_ended_sessions, mesh.database_url)
-    assert [(one.cluster, one.role) for one in told] == [("c3", "executor")] * len(LIES)
-    connected = {one.name: one.executor_connected async for one in admin.list_clusters()}
-    assert connected == {"c1": True, "c2": True, "c3": False}
+    roles = ["sampler"] * len(NODE_LIES) + ["executor"] * len(LIES)
+    assert [(one.cluster, one.role) for one in told] == [("c3", role) for role in roles]
+    connected = {one.name: (one.executor_connected, one.node_count) async for one in admin.list_clusters()}
+    assert connected == {"c1": (True, 2), "c2": (True, 2), "c3": (False, 0)}
+
+
+def joining(mesh: Mesh, folder: Path, part: ClusterPart) -> Membership:
+    """Return a process of the cluster c3 that has an invitation."""
+    return Membership(
+        JoinSettings(folder=str(folder), token_file=str(folder / "invitation"), address=mesh.server),
+        ChannelCredentials(authority_file=mesh.credentials.authority_file),
+        cluster="c3",
+        part=part,
+        server_addresses=[mesh.address("leader")],
+    )
+
+
+async def is_thrown_out(session: Any, hello: Any, lie: Any) -> None:
+    """Say something in a session that is welcomed; it must end, with the reason that it is wrong."""
+    await welcomed(session, hello)
+    await session.write(lie)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await to_the_end(session)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT, lie
 
 
 def handles_of(url: str) -> list[int]:
@@ -333,9 +351,34 @@ LIES: Final = (
 """What no executor says: states and runs that there cannot be, another's name, a wrong number, half a column."""
 
 
-async def welcomed(session: Any, hello: executor_pb2.Hello) -> Any:
+def nodes_of(**changes: Any) -> sampler_pb2.SessionRequest:
+    """Return a message about two nodes, with something else in the place of what would be right."""
+    messages: Sequence[Any] = good_calls()[SESSION]
+    (good,) = [message for message in messages if message.HasField("capacity")]
+    capacity = sampler_pb2.Capacity()
+    capacity.CopyFrom(good.capacity)
+    for name, value in changes.items():
+        setattr(
+            capacity, name, np.array(value, dtype="<i4" if name in {"node_column", "group_column"} else "<i8").tobytes()
+        )
+    return sampler_pb2.SessionRequest(capacity=capacity)
+
+
+SESSION: Final = "/argosy.sampler.v1.SamplerService/Session"
+NODE_LIES: Final = (
+    nodes_of(allocatable_column=[2**62 + 1] * 4),
+    nodes_of(total_column=[2**60 + 1] * 2),
+    nodes_of(total_free_column=[-1, 8]),
+    nodes_of(node_column=[0, 0]),
+    nodes_of(group_column=[0, 7]),
+    sampler_pb2.SessionRequest(hello=sampler_pb2.Hello(cluster="c2")),
+)
+"""What no sampler says: amounts that no node has, nodes that were not named, one twice, another's name."""
+
+
+async def welcomed(session: Any, hello: Any) -> Any:
     """Return a session once it is welcomed."""
-    await session.write(executor_pb2.SyncRequest(hello=hello))
+    await session.write(hello)
     async with asyncio.timeout(LIMIT_S):
         assert (await session.read()).HasField("welcome")
     return session
