@@ -102,12 +102,16 @@ def test_nodes_are_kept_for_nobody_once_the_gang_is_gone_or_held_or_has_had_them
         assert busy.world.state.promises.gathered is not first
 
 
-def test_next_leader_gathers_anew() -> None:
-    """What is kept is not stored."""
+def test_next_leader_goes_on_with_what_was_gathered() -> None:
+    """What is kept with a moment is stored with the promises."""
     busy = BusyWorld(RoundSettings())
     for _ in range(8):
         busy.turn()
+    before = busy.world.state.promises.gathered
+    assert before is not None
     busy.world.take_over()
-    assert busy.world.state.promises.gathered is None
+    after = busy.world.state.promises.gathered
+    assert after is not None
+    assert (after.handle, set(after.nodes)) == (busy.gang, set(before.nodes))
     assert busy.turns_until_started(40) < 40
     assert np.all(busy.world.clusters["a"].ledger.nodes.free >= 0)

@@ -87,8 +87,8 @@ def find_caps(state: PoolState) -> Caps:
     if state.room.has_lifetimes:
         binds |= np.maximum(queues.flow * MICRO, queues.usage + queues.queued_usage) > basis.share
     reserved = _NOBODY
-    if state.room.nominated or state.promises.standing:
-        reserved = state.live.slots(np.array([*state.room.nominated, *state.promises.standing], dtype=np.int64))
+    if state.room.nominated or state.promises.keep_nodes:
+        reserved = state.live.slots(np.array([*state.room.nominated, *state.promises.handles], dtype=np.int64))
         reserved = np.unique(reserved[reserved >= 0])
         reserved = reserved[state.stage_is_queued(reserved)]
     least_usage = _least_usage(state) if binds.any() else 0

@@ -182,7 +182,7 @@ def start_band(state: PoolState, slot: int, *, position: int, reason: WaitReason
 
     Complexity: O(jobs) in NumPy.
     """
-    promise = state.promises.standing.get(int(state.live.handle[slot]))
+    promise = state.promises.given_to(int(state.live.handle[slot]))
     if promise is not None:
         return StartBand(earliest_s=now_s, latest_s=max(now_s, promise.moment_s))
     capacity = state.capacity_usage()

@@ -8,7 +8,7 @@ Source: design section 5, "Round" 5; section 7, invariant 13; decision 0017.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -18,7 +18,7 @@ from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.backfill import Promise, PromiseKind, Releases, Reservations, find_earliest
 from argosy_core.placement import CandidatePool
 from argosy_core.queueing import Filled
-from argosy_core.scheduler.promised import PromisedStart
+from argosy_core.scheduler.promised import GatheredNodes, PromisedStart
 from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.work_ends import WorkEnds, expected_run_time_s, find_work, free_beside, latest_run_time_s
 
@@ -31,7 +31,9 @@ class Passing:
     Jobs are judged by *kind*: those of one class that are over in time for the same promises are of one.
     """
 
-    def __init__(self, state: PoolState, pool: CandidatePool, jobs: Filled, now_s: float) -> None:
+    def __init__(
+        self, state: PoolState, pool: CandidatePool, jobs: Filled, now_s: float, *, kept: frozenset[int] = frozenset()
+    ) -> None:
         """Find the promised nodes, what is spare there, and the kinds of the jobs.
 
         Args:
@@ -39,6 +41,8 @@ class Passing:
             pool: Candidates of the round, merged.
             jobs: The jobs of the round.
             now_s: Now.
+            kept: Entries of the candidates that are kept for a gang: for who is over by its moment, and for nobody
+                else.
 
         Complexity: O(live jobs) in NumPy per promise among the candidates, O(jobs) in NumPy.
         """
@@ -51,7 +55,10 @@ class Passing:
         """Clusters of these."""
         reserved = [place.reserve(promise) for place, promise in zip(found, promises, strict=True)]
         self._reserved = Reservations(reserved, width)
-        is_over = _are_over(state, jobs.slots, promises, now_s)
+        # Behind the promises of single nodes, as the last column of `is_over`.
+        gathered = [] if state.promises.gathered is None else [state.promises.gathered]
+        is_over = _are_over(state, jobs.slots, [*promises, *gathered], now_s)
+        self._kept = kept
         kinds, first, which = np.unique(
             np.column_stack([jobs.classes, is_over]), axis=0, return_index=True, return_inverse=True
         )
@@ -67,9 +74,11 @@ class Passing:
         """Return the entries that jobs of a kind may not have, as far as things stand."""
         found = self._barred.get(kind)
         if found is None:
-            found = self._barred[kind] = frozenset(
-                entry for place, entry in enumerate(self.entries) if not self._may_pass(kind, place, entry)
-            )
+            promised = (entry for place, entry in enumerate(self.entries) if not self._may_pass(kind, place, entry))
+            found = frozenset(promised)
+            if self._kept and not self._is_over[kind, -1]:
+                found |= self._kept
+            self._barred[kind] = found
         return found
 
     def _may_pass(self, kind: int, place: int, entry: int) -> bool:
@@ -140,13 +149,16 @@ class _Place:
         return told, self.entry, self._free + self._releases.free_at(0, promise.moment_s) - self._demand
 
 
-def _are_over(state: PoolState, slots: Int32s, promises: list[PromisedStart], now_s: float) -> Bools:
+def _are_over(
+    state: PoolState, slots: Int32s, promises: Sequence[PromisedStart | GatheredNodes], now_s: float
+) -> Bools:
     """Return (job, promise): which jobs, if they start now, are over by the moment of a promise, or have it."""
     firm_s = now_s + latest_run_time_s(state, slots)
     expected_s = np.minimum(firm_s, now_s + expected_run_time_s(state, slots))
     handles = state.live.handle[slots]
-    columns = [
-        ((firm_s if promise.kind == PromiseKind.FIRM else expected_s) <= promise.moment_s) | (handles == promise.handle)
-        for promise in promises
-    ]
+    columns = []
+    for promise in promises:
+        # A gang has many nodes to lose: what is only expected of others does not put them there.
+        is_firm = promise.kind == PromiseKind.FIRM or isinstance(promise, GatheredNodes)
+        columns.append(((firm_s if is_firm else expected_s) <= promise.moment_s) | (handles == promise.handle))
     return np.column_stack([np.zeros((slots.size, 0), dtype=np.bool_), *columns])

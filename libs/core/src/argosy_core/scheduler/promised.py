@@ -58,6 +58,15 @@ class GatheredNodes:
     """Their names."""
     until_s: float
     """Until when at most, seconds since the Unix epoch."""
+    kind: PromiseKind | None = None
+    """Whether the moment is firm or expected; None if nobody knows one."""
+    moment_s: float = -math.inf
+    """The gang starts no later, seconds since the Unix epoch; others start there only if they are over by then."""
+
+    @property
+    def due_s(self) -> float:
+        """Return when it is to be looked at again at the latest, seconds since the Unix epoch."""
+        return self.until_s if self.kind is None else math.nextafter(self.moment_s, math.inf)
 
 
 @dataclass(slots=True)
@@ -86,6 +95,17 @@ class PromisedStarts:
     """Nodes that are kept for a gang."""
     _head_since_s: dict[int, float] = field(default_factory=dict)
     _asked: dict[int, tuple[float, int]] = field(default_factory=dict)
+
+    @property
+    def handles(self) -> list[int]:
+        """Jobs for which nodes are kept, the gang last."""
+        return [*self.standing, *([] if self.gathered is None else [self.gathered.handle])]
+
+    def given_to(self, handle: int) -> PromisedStart | GatheredNodes | None:
+        """Return what a job is promised, None if nothing."""
+        gathered = self.gathered
+        is_gang = gathered is not None and gathered.handle == handle and gathered.kind is not None
+        return gathered if is_gang else self.standing.get(handle)
 
     @property
     def keep_nodes(self) -> bool:

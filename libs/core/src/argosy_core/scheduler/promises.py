@@ -30,13 +30,14 @@ from argosy_core.queueing import to_cores
 from argosy_core.scheduler.growing import find_growth
 from argosy_core.scheduler.messages import PromiseColumns
 from argosy_core.scheduler.prioritise import look_again, waiting_of
-from argosy_core.scheduler.promised import BrokenBy, PromisedStart
+from argosy_core.scheduler.promised import BrokenBy, GatheredNodes, PromisedStart
 from argosy_core.scheduler.shares import room_below_share
 from argosy_core.scheduler.state import PoolState
 from argosy_core.scheduler.work_ends import WorkEnds, expected_run_time_s, find_work, free_beside
 
 __all__ = [
     "CouldHold",
+    "count_broken",
     "find_due",
     "give_promises",
     "note_heads",
@@ -48,6 +49,8 @@ __all__ = [
 
 _MOST_LOOKED_AT: Final = 64
 """Runs of a class that are looked at, the oldest ones."""
+KEPT_S: Final = 3600.0
+"""How long nodes are kept for one gang without a moment that is known: what runs there may never end."""
 _NEVER_FREE: Final = np.iinfo(np.int64).min // 2
 MOST_PROMISES: Final = 32
 """Promises that stand at once, at most."""
@@ -185,7 +188,7 @@ def review_promises(state: PoolState, now_s: float) -> None:
         table.is_changed = True
         _let_pass(state, promise)
     ends = [math.nextafter(promise.moment_s, math.inf) for promise in table.standing.values()]
-    table.due_s = min([math.inf if table.gathered is None else table.gathered.until_s, *ends])
+    table.due_s = min([math.inf if table.gathered is None else table.gathered.due_s, *ends])
 
 
 def _let_pass(state: PoolState, promise: PromisedStart) -> None:
@@ -224,11 +227,15 @@ def _give(state: PoolState, promise: PromisedStart, slot: int) -> None:
 
 def _break(state: PoolState, promise: PromisedStart, reason: BrokenBy) -> None:
     """End a promise that cannot be kept; its job is looked after at once."""
-    table = state.promises
-    del table.standing[promise.handle]
-    table.broken[promise.handle] = reason
+    del state.promises.standing[promise.handle]
+    count_broken(state, promise.handle, promise.kind, reason)
+
+
+def count_broken(state: PoolState, handle: int, kind: PromiseKind, reason: BrokenBy) -> None:
+    """Take note that a promise to a job could not be kept."""
+    state.promises.broken[handle] = reason
     state.totals[f"promises_broken_{reason}"] += 1
-    state.totals["firm_promises_broken"] += promise.kind == PromiseKind.FIRM
+    state.totals["firm_promises_broken"] += kind == PromiseKind.FIRM
 
 
 def _renew(state: PoolState, promise: PromisedStart, now_s: float) -> bool:
@@ -266,15 +273,20 @@ def _has_node(state: PoolState, promise: PromisedStart, demand: Int64s) -> bool:
 
 
 def stored_promises(state: PoolState) -> PromiseColumns:
-    """Return the promises that stand, as the next leader takes them up."""
-    standing = tuple(state.promises.standing.values())
-    clusters = state.clusters
+    """Return the promises that stand, as the next leader takes them up; that of a gang has a row for each node."""
+    clusters, gathered = state.clusters, state.promises.gathered
+    names = clusters.nodes
+    rows: list[tuple[PromisedStart | GatheredNodes, str]] = [
+        (one, names[one.cluster].names[one.node]) for one in state.promises.standing.values()
+    ]
+    if gathered is not None and gathered.kind is not None:
+        rows += [(gathered, node) for node in gathered.nodes]
     return PromiseColumns(
-        handle=np.array([promise.handle for promise in standing], dtype=np.int64),
-        kind=np.array([promise.kind for promise in standing], dtype=np.int8),
-        time_us=np.array([round(promise.moment_s * 1e6) for promise in standing], dtype=np.int64),
-        clusters=tuple(clusters.names[promise.cluster] for promise in standing),
-        nodes=tuple(clusters.nodes[promise.cluster].names[promise.node] for promise in standing),
+        handle=np.array([one.handle for one, _ in rows], dtype=np.int64),
+        kind=np.array([one.kind for one, _ in rows], dtype=np.int8),
+        time_us=np.array([round(one.moment_s * 1e6) for one, _ in rows], dtype=np.int64),
+        clusters=tuple(clusters.names[one.cluster] for one, _ in rows),
+        nodes=tuple(node for _, node in rows),
     )
 
 
@@ -296,10 +308,27 @@ def recover_promises(state: PoolState, stored: PromiseColumns) -> None:
             cluster=index,
             node=int(state.clusters.nodes[index].intern([node])[0]),
         )
-        if len(state.promises.standing) < MOST_PROMISES:
+        if state.classes.are_gangs(state.live.class_index[one])[0]:
+            _recover_gathered(state, promise, node)
+        elif len(state.promises.standing) < MOST_PROMISES:
             state.promises.standing[promise.handle] = promise
-            state.live.flags[slot] |= PENDING
-    state.promises.due_s = -math.inf if state.promises.standing else math.inf
+        else:
+            continue
+        state.live.flags[slot] |= PENDING
+    state.promises.due_s = -math.inf if state.promises.keep_nodes else math.inf
+
+
+def _recover_gathered(state: PoolState, promise: PromisedStart, node: str) -> None:
+    """Keep a node, and those of the same gang that came before, for the gang that was promised a start there."""
+    known = state.promises.gathered
+    state.promises.gathered = GatheredNodes(
+        handle=promise.handle,
+        cluster=promise.cluster,
+        nodes=(*(() if known is None else known.nodes), node),
+        until_s=promise.moment_s + KEPT_S,
+        kind=promise.kind,
+        moment_s=promise.moment_s,
+    )
 
 
 # --- giving -----------------------------------------------------------------------------------------------------------
@@ -371,6 +400,9 @@ class _Places:
         self._releases = [_releases(works, begins, kind, width) for kind in PromiseKind]
         for promise in state.promises.standing.values():
             self.take(promise.cluster, promise.node)
+        if (kept := state.promises.gathered) is not None:
+            for node in state.clusters.nodes[kept.cluster].intern(kept.nodes).tolist():
+                self.take(kept.cluster, node)
 
     def take(self, cluster: int, node: int) -> None:
         """Leave a node to somebody."""

@@ -257,11 +257,10 @@ class Round:
         class_ids = state.classes.class_id.tolist()
         last_choices = self._last_choices(rng)
         job_sets = state.job_sets.job_set_id[live.job_set[jobs.slots]].tolist() if last_choices else []
-        passing = self._find_passing(jobs, rng)
-
         kept = self._find_kept(rng)
+        passing = self._find_passing(jobs, kept, rng)
 
-        def place(job: int, class_index: int, barred: frozenset[int] = kept) -> bool:
+        def place(job: int, class_index: int, barred: frozenset[int] = _NOTHING) -> bool:
             class_id = class_ids[class_index]
             last = last_choices.get((job_sets[job], class_id), _NOTHING) if last_choices else _NOTHING
             if decider.place(class_id, last, barred):
@@ -271,7 +270,7 @@ class Round:
 
         def place_beside(job: int, kind: int) -> bool:
             assert passing is not None
-            is_placed = place(job, passing.class_of[kind], passing.barred(kind) | kept)
+            is_placed = place(job, passing.class_of[kind], passing.barred(kind))
             if is_placed:
                 passing.take(kind, decider.chosen_last())
             return is_placed
@@ -285,13 +284,13 @@ class Round:
         self._statistics.decided_count = self._stages.decided_count
         return self._stages.next_requests(self.number)
 
-    def _find_passing(self, jobs: Filled, rng: np.random.Generator) -> Passing | None:
+    def _find_passing(self, jobs: Filled, kept: frozenset[int], rng: np.random.Generator) -> Passing | None:
         """Return what guards promised nodes among the candidates; None if there are none."""
-        if not self._state.promises.standing:
+        if not self._state.promises.standing and not kept:
             return None
         self._pool.merge(rng)
-        passing = Passing(self._state, self._pool, jobs, self._now_s)
-        return passing if passing.entries else None
+        passing = Passing(self._state, self._pool, jobs, self._now_s, kept=kept)
+        return passing if passing.entries or kept else None
 
     def _find_kept(self, rng: np.random.Generator) -> frozenset[int]:
         """Return the entries of the candidates that are kept for a gang."""

@@ -327,7 +327,7 @@ class PoolState:
         """
         heads = (self.live.flags[slots] & PENDING) != 0
         classes = self.live.class_index[slots]
-        if self.heads.size or self.promises.standing:
+        if self.heads.size or self.promises.keep_nodes:
             classes = np.where(heads, np.int32(self.classes.ids.end), classes)
         if self.job_set_limits.queues:
             full = self.job_set_limits.are_full(self.live, slots)
@@ -492,7 +492,7 @@ class PoolState:
     def pending_slots(self) -> Int32s:
         """Return the slots of the jobs that were promised a start and their followers, then of the waiting heads."""
         handles = self.heads
-        if first := [*self.promises.standing, *self.promises.followers]:
+        if first := [*self.promises.handles, *self.promises.followers]:
             handles = np.append(np.array(first, dtype=np.int64), handles)
         slots = self.live.slots(handles)
         slots = slots[slots >= 0]

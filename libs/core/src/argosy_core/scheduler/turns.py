@@ -17,9 +17,8 @@ __all__ = ["promised_slots", "turn_size", "turn_usage"]
 
 
 def promised_slots(state: PoolState) -> Int32s:
-    """Return the waiting jobs that are promised a start."""
-    handles = np.fromiter(state.promises.standing, dtype=np.int64, count=len(state.promises.standing))
-    slots = state.live.slots(handles)
+    """Return the waiting jobs that are promised a start, or for which nodes are kept."""
+    slots = state.live.slots(np.array(state.promises.handles, dtype=np.int64))
     slots = slots[slots >= 0]
     promised: Int32s = slots[state.stage_is_queued(slots)]
     return promised
@@ -28,7 +27,7 @@ def promised_slots(state: PoolState) -> Int32s:
 def turn_usage(state: PoolState) -> Int64s:
     """Return the usage of each queue as turns go by it, micro-cores."""
     usage = state.counted_usage()
-    if not state.promises.standing:
+    if not state.promises.keep_nodes:
         return usage
     slots, usage = promised_slots(state), usage.copy()
     np.add.at(usage, state.live.queue[slots], state.job_usage(slots))
@@ -38,6 +37,6 @@ def turn_usage(state: PoolState) -> Int64s:
 def turn_size(state: PoolState, slots: Int32s) -> Int64s:
     """Return by how much each job would raise that if it started, micro-cores: by nothing if it was promised."""
     usage = state.job_usage(slots)
-    if not state.promises.standing:
+    if not state.promises.keep_nodes:
         return usage
     return np.where(np.isin(slots, promised_slots(state)), 0, usage)

@@ -31,7 +31,7 @@ from argosy_core.scheduler.outlook import (
     start_band,
     turn_texts,
 )
-from argosy_core.scheduler.promised import BrokenBy
+from argosy_core.scheduler.promised import BrokenBy, GatheredNodes
 from argosy_core.scheduler.results import RoundStatistics
 from argosy_core.scheduler.shares import shares
 from argosy_core.scheduler.state import PoolState
@@ -269,12 +269,13 @@ def _gathered_texts(state: PoolState, handle: int) -> list[str]:
 
 def _told_promise(state: PoolState, handle: int) -> ToldPromise | None:
     """Return what a job was promised."""
-    promise = state.promises.standing.get(handle)
+    promise = state.promises.given_to(handle)
     if promise is None:
         return None
     cluster, names = state.clusters.names[promise.cluster], state.clusters.nodes[promise.cluster].names
+    node = promise.nodes[0] if isinstance(promise, GatheredNodes) else names[promise.node]
     is_firm = promise.kind == PromiseKind.FIRM
-    return ToldPromise(moment_s=promise.moment_s, is_firm=is_firm, node=f"{cluster}/{names[promise.node]}")
+    return ToldPromise(moment_s=promise.moment_s, is_firm=is_firm, node=f"{cluster}/{node}")
 
 
 def _promise_texts(state: PoolState, handle: int, now_s: float) -> list[str]:
