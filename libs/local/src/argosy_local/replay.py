@@ -132,7 +132,7 @@ class Replay:
         self._answer_s = 0.0  # last time that a leader answered
         self._shares: tuple[QueueShare, ...] = ()
         self._over = asyncio.Event()
-        self._witness = Witness(client, plan.workload.are_single())
+        self._witness = Witness(client)
         self._is_watched = len(plan.workload) <= MOST_PLACED
         self._manifests = _manifests(plan.workload, (cluster_speed or plan.speed) / plan.speed)
         self._estimate_s = plan.workload.estimates_s(speed=plan.speed).tolist()

@@ -22,6 +22,8 @@ from argosy_core.job.options import JobOptions
 from argosy_core.job.states import JobState
 from argosy_core.job.states import RunState as RunEnd
 from argosy_core.nodes import NodeSpec
+from argosy_core.scheduler.promised import GatheredNodes
+from argosy_core.scheduler.state import PoolState
 from argosy_local.lost_node import LostNode
 from argosy_local.node_files import without_impossible
 from argosy_simulation import START_US, JobTimes, World, WorldPlan, WorldSettings
@@ -220,21 +222,28 @@ class _Witness:
     def look(self, world: World) -> None:
         """Look; tell a few times a second."""
         elapsed_s = world.context.agenda.elapsed_s
-        state = world.leaders[-1].state if world.leaders else None
-        for handle, promise in () if state is None else state.promises.standing.items():
-            row, moment_s = world.context.book.index(handle), promise.moment_s - START_US / 1e6
-            known = self.promises.get(row)
-            if state is not None and (known is None or known.moment_s != moment_s):
-                self.promises[row] = GivenPromise(
-                    row=row,
-                    given_s=elapsed_s,
-                    moment_s=moment_s,
-                    is_firm=promise.kind == PromiseKind.FIRM,
-                    nodes=(state.clusters.nodes[promise.cluster].names[promise.node],),
-                )
+        if world.leaders:
+            self._note_promises(world, world.leaders[-1].state, elapsed_s)
         if self._tell is not None and time.monotonic() >= self._due_s:
             self._due_s = time.monotonic() + _TELL_PERIOD_S
             self._tell(_counts(world.times), elapsed_s)
+
+    def _note_promises(self, world: World, state: PoolState, now_s: float) -> None:
+        """Note what a leader has promised that is news."""
+        for handle in state.promises.handles:
+            promise = state.promises.given_to(handle)
+            if promise is None:
+                continue
+            row, moment_s = world.context.book.index(handle), promise.moment_s - START_US / 1e6
+            known, names = self.promises.get(row), state.clusters.nodes[promise.cluster].names
+            if known is None or known.moment_s != moment_s:
+                self.promises[row] = GivenPromise(
+                    row=row,
+                    given_s=now_s,
+                    moment_s=moment_s,
+                    is_firm=promise.kind == PromiseKind.FIRM,
+                    nodes=promise.nodes if isinstance(promise, GatheredNodes) else (names[promise.node],),
+                )
 
 
 def _placements(world: World) -> Iterator[Placement]:

@@ -12,9 +12,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from argosy_client import Explanation, Job, JobSelector, JobStanding
 from argosy_workload.records import GivenPromise, Placement
 
@@ -27,7 +24,7 @@ _MOST_QUEUES: Final = 12
 """Queues that are asked for."""
 _MOST_JOBS: Final = 1000
 """Jobs of a queue that are asked for; as many as one call takes."""
-_HEADS: Final = 2
+_HEADS: Final = 3
 """Jobs of a queue that are asked for a promise: those for which nothing is free, in their order."""
 
 
@@ -52,13 +49,11 @@ class Witness:
 
     Args:
         client: Client of the mesh's server.
-        single: (n,) whether each job is one pod; gangs are not promised starts.
     """
 
-    def __init__(self, client: WitnessClient, single: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, client: WitnessClient) -> None:
         """Have seen nothing."""
         self._client = client
-        self._single = single
         self.reasons: dict[str, Counter[str]] = {}
         """By queue, how many of its first jobs wait for what, as of the last look; for their turn is the empty text."""
         self.promises: dict[int, GivenPromise] = {}
@@ -81,8 +76,7 @@ class Witness:
             standings, _ = await self._client.get_job_stages(list(asked))
             of = {job_id: standings[job_id].wait_reason for job_id in asked if _waits(standings.get(job_id))}
             reasons[queue] = Counter(of.values())
-            heads = [job_id for job_id, reason in of.items() if reason == "no_room" and self._single[asked[job_id]]]
-            for job_id in heads[:_HEADS]:
+            for job_id in [job_id for job_id, reason in of.items() if reason == "no_room"][:_HEADS]:
                 await self._ask_promise(job_id, asked[job_id], start_s=start_s, now_s=now_s)
         self.reasons = reasons
 

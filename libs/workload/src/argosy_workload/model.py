@@ -172,10 +172,6 @@ class Workload:
         """Return the number of jobs."""
         return len(self.submit_s)
 
-    def are_single(self) -> npt.NDArray[np.bool_]:
-        """Return (n,) whether each job is one pod, and no gang."""
-        return np.array([shape.member_count == 1 for shape in self.shapes], dtype=np.bool_)[self.shape]
-
     def span_s(self) -> float:
         """Return trace seconds from the first to the last submit."""
         return float(self.submit_s[-1] - self.submit_s[0]) if len(self) else 0.0
