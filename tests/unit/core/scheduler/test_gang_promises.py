@@ -166,13 +166,18 @@ def test_late_promise_of_a_gang_is_broken_and_its_nodes_stay_kept() -> None:
 
 def test_no_other_job_is_promised_a_node_that_is_kept_for_a_gang() -> None:
     """Its promise could not be kept beside the other."""
-    full = FullWorld()
-    world, kept = full.world, full.gathered()
-    (small,) = full.world.submit(1, class_id=4, options=limit(500))
-    pass_time(world, 6.0)
-    promise = world.state.promises.standing.get(small)
-    names = world.state.clusters.nodes[kept.cluster].names
-    assert promise is None or names[promise.node] not in kept.nodes
+    world = LeaderWorld(clusters={"a": 2}, settings=SETTINGS)
+    world.define_class(4, cpu=4000)
+    world.define_gang(2, GANG)
+    small = world.submit(8, options=limit(100))
+    world.round()
+    report(world, small, ObjectState.RUNNING)
+    world.submit(1, class_id=2)
+    pass_time(world, 4.0)
+    assert world.state.promises.gathered is not None
+    world.submit(1, class_id=4, options=limit(500))
+    pass_time(world, 10.0)
+    assert not world.state.promises.standing
 
 
 def test_gang_is_promised_what_is_expected_where_nothing_is_limited() -> None:
