@@ -63,7 +63,7 @@ def test_several_queues_of_whole_node_jobs_hold_their_shares_below_their_caps() 
     """Two of eight nodes each, and nobody's share falls."""
     large = [Jobs(queue=queue, count=60, submit_s=10.0, run_s=12.0, class_index=1) for queue in (1, 2, 3)]
     shares = mean_shares(8, large, (1.0, 1.0, 1.0, 1.0), (60.0, 100.0), excess_ratio=0.2)
-    assert shares == pytest.approx(np.full(4, 0.25), abs=0.02)
+    assert shares == pytest.approx(np.full(4, 0.25), abs=0.04)
 
 
 def test_several_queues_of_whole_node_jobs_grow_to_their_shares_beside_small_ones() -> None:
