@@ -173,7 +173,7 @@ def test_without_folding_the_pods_of_a_run_over_commitment_is_caught(monkeypatch
 def test_without_holding_room_for_pods_that_are_not_seen_yet_over_commitment_is_caught(monkeypatch: Patch) -> None:
     """The first pod of a bag that appears stands for all of them, and the room of the others is given away."""
     monkeypatch.setattr(NodeLedger, "_at_least_class", lambda _self, amounts, *_of: amounts)
-    assert fails_within(1, _wide, first=10)
+    assert fails_within(10, _wide, first=13)
 
 
 def test_without_taking_its_runs_for_lost_a_cluster_that_is_gone_is_waited_for(monkeypatch: Patch) -> None:
