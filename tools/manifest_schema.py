@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-OUTPUT = ROOT / "libs/core/src/argosy_core/job/manifest_schema_data.py"
+OUTPUT = ROOT / "libs/core/src/argosy_core/job/reading/manifest_schema_data.py"
 DOCUMENT = "api/openapi-spec/swagger.json"
 ENUMERATIONS = "pkg/generated/openapi/zz_generated.openapi.go"
 KINDS = (
@@ -27,7 +27,7 @@ KINDS = (
     "io.k8s.api.core.v1.Service",
     "io.k8s.api.networking.v1.Ingress",
 )
-"""Kinds that a job may hold; a test holds them equal to those of `argosy_core.job.kinds`."""
+"""Kinds that a job may hold; a test holds them equal to those of `argosy_core.job.reading.kinds`."""
 AS_IT_IS = frozenset({"managedFields", "status"})
 """Fields that only a cluster writes; whoever copies an object from one has them, and they mean nothing."""
 UNIQUE = {

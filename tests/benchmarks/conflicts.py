@@ -22,8 +22,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import CommitReply, NodeSampler, commit

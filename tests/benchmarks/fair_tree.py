@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from argosy_core.queueing import MICRO, Filled, FillingQueues, advance_flow, walk
-from argosy_core.scheduler.branches import Branches
+from argosy_core.scheduler.memory.branches import Branches
 
 _HALF_TIME_S = 300.0
 _BRANCH = 10

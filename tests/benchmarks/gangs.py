@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from argosy_core.gang import SubGroup, Topology, place_gang
-from argosy_core.job.classes import GangGroup, SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import GangGroup, SchedulingClass
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import CommitRequest, NodeSampler, Placements, SampleRequest, SamplerSession

@@ -28,7 +28,7 @@ import grpc
 import numpy as np
 
 from argosy.api.v1 import event_pb2, event_pb2_grpc, job_pb2, job_pb2_grpc, queue_pb2, queue_pb2_grpc
-from argosy_server.api.cursors import WatchCursor
+from argosy_server.api.codecs.cursors import WatchCursor
 from argosy_store import EmbeddedPostgres, migrate
 from argosy_testkit.hostile_requests import draw_calls
 from argosy_testkit.hostile_run import call_all, good_calls, read_corpus, submit_one

@@ -15,8 +15,8 @@ from itertools import repeat
 
 import numpy as np
 
-from argosy_core.job.key_index import KeyIndex
-from argosy_core.job.members import Members
+from argosy_core.job.tables.key_index import KeyIndex
+from argosy_core.job.tables.members import Members
 
 _FIRST_HANDLE = (19_000 << 40) + 1
 _BATCHES = (1, 10, 100, 1000)

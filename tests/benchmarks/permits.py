@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from argosy.autoscale.v1 import permit_pb2, permit_pb2_grpc
-from argosy_core.job.members import Members
-from argosy_core.job.scaling import Scaling
+from argosy_core.job.reading.scaling import Scaling
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents
 from argosy_core.nodes import NodeSpec
 from argosy_core.permits import PermitService

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.nodes import NodeTable
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import (
@@ -38,7 +38,7 @@ from argosy_core.scheduler import (
     take_jobs,
     update_capacity,
 )
-from argosy_core.scheduler.planning import PlannedItem, plan_jobs
+from argosy_core.scheduler.explain.planning import PlannedItem, plan_jobs
 from argosy_server.leader.show.notes import NodeNotes
 
 CLUSTERS = 10

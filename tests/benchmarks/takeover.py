@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.leader import LeaderMachine, MachineSettings
 from argosy_core.leader.events import (
     Bound,

@@ -17,11 +17,11 @@ from psycopg.conninfo import make_conninfo
 from argosy_cli.root import run
 from argosy_core.errors import NotAllowedNow
 from argosy_store import LeaderStore
-from argosy_store.inspection import inspect_database
-from argosy_store.leader import LogState
 from argosy_store.log import PostgresLog
-from argosy_store.migrate import require_version
-from argosy_store.versions import migration_config
+from argosy_store.schema.inspection import inspect_database
+from argosy_store.schema.migrate import require_version
+from argosy_store.schema.versions import migration_config
+from argosy_store.terms.leader import LogState
 from argosy_testkit.postgres import today
 
 _DAY_US = 86_400_000_000

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from argosy_core.job.naming import object_name
+from argosy_core.job.reading.naming import object_name
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
 from argosy_local.processes import end_process, free_ports, spawn
 from argosy_testkit.cluster_contract import LAB_NODES

@@ -24,8 +24,8 @@ from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import BackendUnavailable
 from argosy_server.leader import role
 from argosy_server.leader.settings import LeaderSettings
-from argosy_store.inspection import Finding, inspect_database
 from argosy_store.log import PostgresLog
+from argosy_store.schema.inspection import Finding, inspect_database
 
 from .test_streams import place_everything
 

@@ -12,8 +12,8 @@ from psycopg.conninfo import make_conninfo
 from argosy.api.v1 import event_pb2, job_pb2
 from argosy_server.maintenance import maintain_once
 from argosy_store import migrate
-from argosy_store.migrate import as_role
-from argosy_store.roles import ROLES, grant_rights, make_roles, role_name
+from argosy_store.schema.migrate import as_role
+from argosy_store.schema.roles import ROLES, grant_rights, make_roles, role_name
 
 _PREFIX = "process"
 

@@ -14,8 +14,8 @@ import pytest
 from argosy.api.v1 import cluster_pb2, job_pb2, queue_pb2, scheduling_pb2
 from argosy.debug.v1 import debug_pb2
 from argosy.lease.v1 import lease_pb2
-from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.identity import parse_id
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.states import JobStage
 from argosy_core.nodes import NodeColumns, NodeGroup
 from argosy_core.placement import WaitReason
@@ -28,7 +28,7 @@ from argosy_core.scheduler import (
     ResourceCapacity,
     ResourceShares,
 )
-from argosy_server.api.leader_view import (
+from argosy_server.api.leadership.leader_view import (
     ClusterGauges,
     NodeGauges,
     RoundGauges,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from argosy.api.v1 import job_pb2
-from argosy_core.job.families import MAX_GENERATION
 from argosy_core.job.identity import parse_id
+from argosy_core.job.reading.families import MAX_GENERATION
 from argosy_core.job.states import JobState
 from argosy_store import Effects, LeaderStore
 from argosy_testkit.submissions import make_job_ends

@@ -11,8 +11,8 @@ import pytest
 
 from argosy_runtime.metrics import METRICS_REGISTRY
 from argosy_server.outbox_age import show_outbox_age
-from argosy_store.connection import MAINTENANCE_SETTINGS, connect
-from argosy_store.outbox import EventOutbox
+from argosy_store.postgres.connection import MAINTENANCE_SETTINGS, connect
+from argosy_store.terms.outbox import EventOutbox
 
 NOW_US = 1_000_000_000
 INSERT = "INSERT INTO event_outbox (pool, create_time_us, payload) VALUES ('other', %s, '')"

@@ -11,7 +11,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from argosy.api.v1 import job_pb2, queue_pb2
 from argosy.lease.v1 import lease_pb2
-from argosy_store.leader import LeaderStore
+from argosy_store.terms.leader import LeaderStore
 
 Queue = queue_pb2.Queue
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from argosy.lease.v1 import lease_pb2
-from argosy_core.job.rows import NewObjects, NewRuns
 from argosy_core.job.states import JobEventKind, JobState
+from argosy_core.job.tables.rows import NewObjects, NewRuns
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import EventDraft, Refusals
-from argosy_core.scheduler.rows import job_ends
+from argosy_core.scheduler.columns.rows import job_ends
 from argosy_server.leader.cycle.effects import store_effects
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 

@@ -19,7 +19,7 @@ from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_server.leader.settings import LeaderSettings
 from argosy_store import create_database, drop_database
-from argosy_store.ended_sessions import list_ended_sessions
+from argosy_store.terms.ended_sessions import list_ended_sessions
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -15,10 +15,10 @@ from google.protobuf.duration_pb2 import Duration
 from argosy.api.v1 import job_pb2, queue_pb2
 from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import QuotaExceeded
-from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.identity import parse_id
-from argosy_core.job.interning import Layout
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.states import FailureKind
+from argosy_core.job.tables.interning import Layout
 from argosy_runtime.columns import unpack_column
 from argosy_runtime.errors import from_rpc_error
 from argosy_store import LeaderStore

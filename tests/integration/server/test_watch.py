@@ -15,7 +15,7 @@ from argosy_core.job.identity import parse_id
 from argosy_core.job.states import JobEventKind, JobState
 from argosy_runtime.columns import pack_column
 from argosy_store import Effects, EventRow
-from argosy_store.connection import READ_SETTINGS, connect
+from argosy_store.postgres.connection import READ_SETTINGS, connect
 from argosy_testkit.submissions import make_job_ends
 
 SUBMITTED = (JobEventKind.SUBMITTED, 0, JobState.QUEUED)

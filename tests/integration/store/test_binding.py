@@ -9,9 +9,9 @@ import pytest
 
 from argosy_core.errors import NotAllowedNow, QuotaExceeded, StateConflict
 from argosy_store.binding import Binding
-from argosy_store.effects import Effects
-from argosy_store.ended_sessions import list_ended_sessions
-from argosy_store.leader import LeaderStore
+from argosy_store.terms.effects import Effects
+from argosy_store.terms.ended_sessions import list_ended_sessions
+from argosy_store.terms.leader import LeaderStore
 from argosy_testkit.store_world import StoreWorld
 
 FIRST, SECOND, THIRD = (bytes([number] * 16) for number in (1, 2, 3))
@@ -170,7 +170,7 @@ def test_ended_sessions_are_remembered_the_newest_of_each_cluster(
     world: StoreWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A peer that dials again and again fills no table, and pushes nobody else's out of it."""
-    monkeypatch.setattr("argosy_store.ended_sessions.KEPT_COUNT", 2)
+    monkeypatch.setattr("argosy_store.terms.ended_sessions.KEPT_COUNT", 2)
     for cluster, reason in (("west", "w"), ("east", "1"), ("east", "2"), ("east", "3\0"), ("east", "x" * 5000)):
         world.leader.note_ended_session(cluster=cluster, role="sampler", host="h", reason=reason)
     noted = [(row.pool, row.cluster, row.role, row.host, row.reason) for row in list_ended_sessions(world.url)]

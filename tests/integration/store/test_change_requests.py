@@ -7,7 +7,7 @@ import pytest
 
 from argosy_core.job.states import JobState
 from argosy_store import BoundedFilter, Effects, JobFilter, LabelRequirement, LeaderStore
-from argosy_store import change_requests as change_requests_module
+from argosy_store.replicas import change_requests as change_requests_module
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends, make_leases
 

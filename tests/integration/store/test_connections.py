@@ -13,15 +13,15 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
 from argosy_store import ApiStore, EmbeddedPostgres, LeaderStore, migrate
-from argosy_store.connection import (
+from argosy_store.log import PostgresLog
+from argosy_store.postgres.connection import (
     MAINTENANCE_SETTINGS,
     QUERY_SETTINGS,
     StoreConnection,
     connect,
     with_password_file,
 )
-from argosy_store.log import PostgresLog
-from argosy_store.pool import Connections
+from argosy_store.postgres.pool import Connections
 from argosy_testkit.postgres import TEST_SETTINGS
 from argosy_testkit.store_world import StoreWorld
 from argosy_testkit.tls_endpoint import Certificates, TlsEndpoint

@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from argosy_core.errors import DeadlineExceeded
 from argosy_store import ApiStore, BoundedFilter, Effects, JobFilter, LabelRequirement
-from argosy_store.job_filters import WINDOW
+from argosy_store.replicas.job_filters import WINDOW
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import NotFound
-from argosy_core.job.after import FORGOTTEN, AfterUntil, encode_after
 from argosy_core.job.identity import compose_id
-from argosy_core.job.members import Members, member_key
-from argosy_core.job.rows import HeldAmounts
+from argosy_core.job.reading.after import FORGOTTEN, AfterUntil, encode_after
 from argosy_core.job.states import JobState, RunState
+from argosy_core.job.tables.members import Members, member_key
+from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.scheduler import JobSetView
 from argosy_store import Effects, JobFilter, LeaderStore
 from argosy_testkit.store_world import StoreWorld, encode_change_requests

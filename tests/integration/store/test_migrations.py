@@ -11,10 +11,10 @@ from alembic.runtime.migration import MigrationContext
 
 from argosy_core.errors import BackendUnavailable, InvariantViolation, NotAllowedNow
 from argosy_store import ApiStore, check, create_database, drop_database, migrate
-from argosy_store.connection import sqlalchemy_engine
 from argosy_store.embedded import EmbeddedPostgres
-from argosy_store.tables import metadata
-from argosy_store.versions import migration_config
+from argosy_store.postgres.connection import sqlalchemy_engine
+from argosy_store.schema.tables import metadata
+from argosy_store.schema.versions import migration_config
 
 
 def test_migrations_make_what_the_metadata_says(database_url: str) -> None:

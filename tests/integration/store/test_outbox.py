@@ -12,8 +12,8 @@ import pytest
 
 from argosy_core.errors import StateConflict
 from argosy_store import Effects, LeaderStore
-from argosy_store.effects import EventRow
-from argosy_store.outbox import EventOutbox, forget_outbox
+from argosy_store.terms.effects import EventRow
+from argosy_store.terms.outbox import EventOutbox, forget_outbox
 from argosy_testkit.postgres import set_database_time
 from argosy_testkit.store_world import StoreWorld
 

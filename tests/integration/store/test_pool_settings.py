@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from argosy_core.errors import StateConflict
-from argosy_store.audit import ACTOR, Actor
+from argosy_store.replicas.audit import ACTOR, Actor
 from argosy_testkit.store_world import StoreWorld
 
 

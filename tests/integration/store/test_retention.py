@@ -254,7 +254,7 @@ def test_submits_pass_while_a_change_of_partitions_waits_for_a_reader(aged: Stor
 
 def test_client_ids_are_forgotten_in_one_pass_over_them(aged: StoreWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every page is looked through once, however many transactions that takes."""
-    monkeypatch.setattr("argosy_store.retention._PAGES", 1)
+    monkeypatch.setattr("argosy_store.schema.retention._PAGES", 1)
     ids = [f"id-{number:04d}" for number in range(600)]
     old = aged.submit_jobs(600, day=aged.day - 15, client_ids=ids)
     end(aged, old[:-1], aged.day - 14)

@@ -19,9 +19,8 @@ from argosy_store import (
     migrate,
     retain,
 )
-from argosy_store.migrate import check
-from argosy_store.outbox import EventOutbox
-from argosy_store.roles import (
+from argosy_store.schema.migrate import check
+from argosy_store.schema.roles import (
     ROLES,
     grant_rights,
     make_roles,
@@ -30,7 +29,8 @@ from argosy_store.roles import (
     roles_script,
     writable_tables,
 )
-from argosy_store.tables import metadata
+from argosy_store.schema.tables import metadata
+from argosy_store.terms.outbox import EventOutbox
 from argosy_testkit.postgres import today
 from argosy_testkit.store_way import go_whole_way
 

@@ -3,9 +3,9 @@
 import psycopg.errors
 import pytest
 
-from argosy_store.binary import INT8
-from argosy_store.connection import READ_SETTINGS, connect
-from argosy_store.shared_reads import SharedReads
+from argosy_store.postgres.binary import INT8
+from argosy_store.postgres.connection import READ_SETTINGS, connect
+from argosy_store.postgres.shared_reads import SharedReads
 from argosy_testkit.store_world import StoreWorld
 
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"

@@ -18,7 +18,7 @@ from argosy_core.errors import (
     StateConflict,
 )
 from argosy_store import ApiStore, Effects, JobFilter, retain
-from argosy_store.queue_limits import QueueLimit
+from argosy_store.replicas.queue_limits import QueueLimit
 from argosy_testkit.postgres import set_database_time
 from argosy_testkit.store_world import StoreWorld, encode_parts
 from argosy_testkit.submissions import make_spec

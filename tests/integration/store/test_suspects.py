@@ -7,7 +7,7 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
 from argosy_store import Effects, LeaderStore, QuarantinedRecord
-from argosy_store.suspects import drop_set_aside, list_set_aside, retry_set_aside
+from argosy_store.terms.suspects import drop_set_aside, list_set_aside, retry_set_aside
 from argosy_testkit.store_world import StoreWorld
 
 

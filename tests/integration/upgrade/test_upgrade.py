@@ -20,10 +20,10 @@ from argosy.api.v1 import job_pb2
 from argosy_core.errors import NotAllowedNow
 from argosy_local.processes import end_process, free_ports, spawn
 from argosy_store import ApiStore, LeaderStore
-from argosy_store.connection import sqlalchemy_engine
-from argosy_store.inspection import Finding
-from argosy_store.upgrade import upgrade
-from argosy_store.versions import migration_config
+from argosy_store.postgres.connection import sqlalchemy_engine
+from argosy_store.schema.inspection import Finding
+from argosy_store.schema.upgrade import upgrade
+from argosy_store.schema.versions import migration_config
 from argosy_testkit.fake_kube_api import FakeKubeApi
 
 FIXTURE = Path(__file__).parent / "from_7171428.json.gz"

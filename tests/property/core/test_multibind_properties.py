@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argosy_core.job.classes import HostPort, SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import HostPort, SchedulingClass
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import CommitOutcome, commit

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argosy_core.job.key_index import KeyIndex
+from argosy_core.job.tables.key_index import KeyIndex
 from argosy_core.queueing import Backlog, Entries
 
 _NUMBERS = st.integers(0, 3000)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from argosy_core.job.permit_rules import PermitRules
+from argosy_core.job.reading.permit_rules import PermitRules
 from argosy_core.ledger import NodeLedger, PermitBook, PermitSettings
 from argosy_core.ledger.permit_notes import NotedPermits, read_note
 from argosy_testkit.permit_world import PermitWorld

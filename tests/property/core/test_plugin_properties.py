@@ -14,8 +14,8 @@ from argosy_core.framework import (
     per_node_filter,
     per_node_score,
 )
-from argosy_core.job.classes import HostPort, MatchExpression, SchedulingClass, Toleration
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import HostPort, MatchExpression, SchedulingClass, Toleration
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import HOSTNAME_LABEL, NodeSpec, Taint
 from argosy_core.placement import NodeSampler, SampleRequest

@@ -9,10 +9,10 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argosy_core.job.findings import Findings
-from argosy_core.job.naming import object_name
-from argosy_core.job.references import POD_TEMPLATES_ANNOTATION, REFERENCES_ANNOTATION, read_declarations
-from argosy_core.job.spec import SpecLimits, read_bag
+from argosy_core.job.reading.findings import Findings
+from argosy_core.job.reading.naming import object_name
+from argosy_core.job.reading.references import POD_TEMPLATES_ANNOTATION, REFERENCES_ANNOTATION, read_declarations
+from argosy_core.job.reading.spec import SpecLimits, read_bag
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 
 NAMES: Final = ("conf", "conf-a", "a.b", "pod", "n" * 60)

@@ -10,9 +10,9 @@ from itertools import count
 import numpy as np
 import pytest
 
-from argosy_core.job.classes import GangGroup, SchedulingClass
-from argosy_core.job.members import member_of
+from argosy_core.job.reading.classes import GangGroup, SchedulingClass
 from argosy_core.job.states import JobState, ObjectState
+from argosy_core.job.tables.members import member_of
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement import CommitOutcome, CommitReply, CommitRequest
 from argosy_core.placement.gangs import GangPlacer

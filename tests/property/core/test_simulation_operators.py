@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from argosy_core.job.states import JobState
-from argosy_core.scheduler.children import Children
+from argosy_core.scheduler.memory.children import Children
 from argosy_simulation import FaultSettings, World, WorldSettings, draw_plan
 from argosy_testkit.simulated_worlds import fails_within
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from argosy_core.job.spec import SpecLimits, read_bag
-from argosy_core.job.spec_reader import SpecReader
+from argosy_core.job.reading.spec import SpecLimits, read_bag
+from argosy_core.job.reading.spec_reader import SpecReader
 
 LIMITS: Final = SpecLimits(max_depth=12, max_pod_bytes=1500)
 POD: Final = (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy_core.queueing import MICRO, Filled, FillingLimits, FillingQueues, fill, walk
-from argosy_core.scheduler.branches import Branches
+from argosy_core.scheduler.memory.branches import Branches
 
 
 @dataclass

@@ -23,7 +23,7 @@ from argosy_core.job.states import JobState
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_local.compose import ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
-from argosy_store.inspection import Finding, inspect_database
+from argosy_store.schema.inspection import Finding, inspect_database
 from testbed.pulsar import Broker
 
 pytestmark = [pytest.mark.timeout(660)]

@@ -22,7 +22,7 @@ from argosy_eventlog.pulsar.admin import AdminApi, set_up_events
 from argosy_server.config import ServerConfig
 from argosy_server.relay import EventRelay
 from argosy_store import Effects, LeaderStore
-from argosy_store.effects import EventRow
+from argosy_store.terms.effects import EventRow
 from argosy_testkit.store_world import StoreWorld
 
 DAY_US = 86_400_000_000

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 from testbed.lab import RealLab
 
-from argosy_core.job.naming import object_name
+from argosy_core.job.reading.naming import object_name
 from argosy_kube import KubernetesSettings, open_cluster
 from argosy_kube.port import CreateCode, DeleteCode, Selector
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_delete_batch, make_pod, read_events

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 from testbed.lab import NAMESPACE, PODS, RealLab
 
-from argosy_core.job.scaling import PERMIT_ANNOTATION
+from argosy_core.job.reading.scaling import PERMIT_ANNOTATION
 from argosy_kube.opening import open_pod_notes
 
 

@@ -27,7 +27,7 @@ from argosy_core.errors import NotAuthenticated, NotFound, NotPermitted
 from argosy_local.compose import ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
 from argosy_runtime.joining import JoinSettings, Membership
-from argosy_store.ended_sessions import list_ended_sessions
+from argosy_store.terms.ended_sessions import list_ended_sessions
 from argosy_testkit.hostile_run import good_calls
 
 ROOT: Final = Path(__file__).resolve().parents[3]

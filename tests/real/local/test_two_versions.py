@@ -22,7 +22,7 @@ from argosy_client.values import JobEvent
 from argosy_kube.simulated.client import SimulatedCluster
 from argosy_local.compose import UNCAPPED, ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
-from argosy_store.versions import SchemaVersion, read_version
+from argosy_store.schema.versions import SchemaVersion, read_version
 
 from .replayed import replaying
 
@@ -51,7 +51,7 @@ def upgrade() -> None:
 START = """
 import os
 import sys
-import argosy_store.versions as versions
+import argosy_store.schema.versions as versions
 
 present = versions.migration_config
 
@@ -64,7 +64,7 @@ def migration_config():
     return config
 
 
-versions.migration_config = sys.modules["argosy_store.migrate"].migration_config = migration_config
+versions.migration_config = sys.modules["argosy_store.schema.migrate"].migration_config = migration_config
 """
 
 

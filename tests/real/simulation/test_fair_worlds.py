@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.leader import MachineSettings
 from argosy_core.queueing import advance_flow
 from argosy_simulation import START_US, World, WorldPlan, WorldResult

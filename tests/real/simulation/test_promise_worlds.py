@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from argosy_core.backfill import PromiseKind
 from argosy_core.job.states import ObjectState
 from argosy_core.scheduler import RoundSettings
-from argosy_core.scheduler.passing import Passing
+from argosy_core.scheduler.backfill.passing import Passing
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 

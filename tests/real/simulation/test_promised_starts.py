@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.leader import MachineSettings
 from argosy_simulation import World, WorldPlan, WorldResult
 from argosy_testkit.fair_worlds import ONE_CORE, SETTINGS, UNCAPPED, Jobs, clusters, held, make_plan, run, started_s

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.leader import MachineSettings
 from argosy_local.demo import ROUND_SETTINGS
 from argosy_local.simulation import simulate

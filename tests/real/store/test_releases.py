@@ -11,9 +11,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from argosy_store import create_database, drop_database, migrate
-from argosy_store.inspection import inspect_database
-from argosy_store.migrate import as_role
-from argosy_store.roles import ROLES, grant_rights, make_roles, role_name
+from argosy_store.schema.inspection import inspect_database
+from argosy_store.schema.migrate import as_role
+from argosy_store.schema.roles import ROLES, grant_rights, make_roles, role_name
 from argosy_testkit.store_way import go_whole_way
 
 

@@ -14,8 +14,8 @@ from argosy_agent.config import AgentConfig
 from argosy_agent.session import PermitSession
 from argosy_core.autoscale import Amounts
 from argosy_core.autoscale.events import Event, PermitRequest, PermitsTold, SessionUp
-from argosy_core.job.members import Members
-from argosy_core.job.scaling import Scaling
+from argosy_core.job.reading.scaling import Scaling
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents
 from argosy_core.nodes import NodeSpec
 from argosy_core.permits import PermitService

@@ -10,9 +10,9 @@ from google.protobuf.duration_pb2 import Duration
 from argosy.api.v1 import job_pb2
 from argosy_cli.commands import logs
 from argosy_cli.commands.run import read_array
-from argosy_core.job.group_spec import read_group_bag
-from argosy_core.job.pod_groups import PodGroup
-from argosy_core.job.spec import SpecLimits, read_bag
+from argosy_core.job.reading.group_spec import read_group_bag
+from argosy_core.job.reading.pod_groups import PodGroup
+from argosy_core.job.reading.spec import SpecLimits, read_bag
 from argosy_testkit.fake_api import FakeApi
 
 

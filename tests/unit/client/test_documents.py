@@ -16,11 +16,11 @@ from argosy_client.documents import DocumentOptions, name_places, name_warnings,
 from argosy_client.durations import duration_text, parse_duration_s
 from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.job.failure_kind import FailureKind
-from argosy_core.job.group_spec import read_group_bag
-from argosy_core.job.members import ordinal_of
-from argosy_core.job.pod_groups import member_bags
-from argosy_core.job.retry_rules import RetryRules
-from argosy_core.job.spec import SpecLimits, read_bag
+from argosy_core.job.reading.group_spec import read_group_bag
+from argosy_core.job.reading.pod_groups import member_bags
+from argosy_core.job.reading.retry_rules import RetryRules
+from argosy_core.job.reading.spec import SpecLimits, read_bag
+from argosy_core.job.tables.members import ordinal_of
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 
 OPTIONS = DocumentOptions(queue="science", job_set="first")

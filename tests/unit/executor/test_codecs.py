@@ -7,7 +7,7 @@ import pytest
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import InvalidRequest, StateConflict
-from argosy_core.job.members import Members, ordinal_of
+from argosy_core.job.tables.members import Members, ordinal_of
 from argosy_core.reconcile import Creates, Instant, Reconciler, ReportBatch, RunRows, SpecCache
 from argosy_executor.cluster_codec import create_responses, observations
 from argosy_executor.config import ExecutorConfig

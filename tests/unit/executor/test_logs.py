@@ -10,7 +10,7 @@ import pytest
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import BackendUnavailable, InvariantViolation, NotFound
-from argosy_core.job.members import ordinal_of
+from argosy_core.job.tables.members import ordinal_of
 from argosy_executor.logs import MAX_CHUNK_BYTES, LogReadings
 
 NOT_FOUND, EXHAUSTED, UNAVAILABLE, INTERNAL = 5, 8, 14, 13

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_runtime.columns import (
     ColumnType,
     check_indices,

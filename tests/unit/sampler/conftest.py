@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.plugins.registry import DEFAULT_PROFILE
 from argosy_kube.simulated.__main__ import make_host
 from argosy_kube.simulated.host import ClusterHost

@@ -9,8 +9,8 @@ import numpy as np
 from tests.unit.sampler.conftest import FakeLeader, int32, int64
 
 from argosy.sampler.v1 import sampler_pb2
-from argosy_core.job.members import Members
-from argosy_core.job.scaling import Scaling
+from argosy_core.job.reading.scaling import Scaling
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, PodSizeState
 from argosy_core.nodes import NodeSpec
 from argosy_runtime.channel import Backoff, Caller

@@ -11,7 +11,7 @@ import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import Framework
-from argosy_core.job.scaling import PERMIT_ANNOTATION
+from argosy_core.job.reading.scaling import PERMIT_ANNOTATION
 from argosy_core.ledger import NodeLedger, PermitNote
 from argosy_core.permits import AgentHello, Inventory, PermitRequest, Permits, PermitService
 from argosy_core.plugins.registry import DEFAULT_PROFILE, build_framework

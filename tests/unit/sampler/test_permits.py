@@ -11,8 +11,8 @@ import pytest
 
 from argosy.autoscale.v1 import permit_pb2, permit_pb2_grpc
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.members import Members
-from argosy_core.job.scaling import Scaling
+from argosy_core.job.reading.scaling import Scaling
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents
 from argosy_core.nodes import NodeSpec
 from argosy_core.permits import PermitService

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import structlog
 
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.plugins import build_framework

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from argosy.api.v1 import job_pb2
 from argosy_core.errors import AlreadyExists, ArgosyError, InvalidRequest, NotFound, NotPermitted
-from argosy_core.job.spec import SpecLimits
+from argosy_core.job.reading.spec import SpecLimits
 from argosy_runtime.validation import violations_of
-from argosy_server.api.admission import AdmittedJobs, KnownQueue, admit
-from argosy_server.api.names import is_name, is_queue_name, metadata_faults
-from argosy_server.api.specs import ReadSpec, SpecCache
-from argosy_server.api.submit_items import keeps_rules, read_items
+from argosy_server.api.codecs.names import is_name, is_queue_name, metadata_faults
+from argosy_server.api.submits.admission import AdmittedJobs, KnownQueue, admit
+from argosy_server.api.submits.specs import ReadSpec, SpecCache
+from argosy_server.api.submits.submit_items import keeps_rules, read_items
 
 
 def make_manifest(number: int = 0, namespace: str = "") -> bytes:

@@ -13,8 +13,8 @@ from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.job.identity import compose_id, id_high
 from argosy_runtime.columns import pack_column, unpack_column
-from argosy_server.api.changes_codec import encode_change_requests, encode_submitted
-from argosy_server.api.cursors import (
+from argosy_server.api.codecs.changes_codec import encode_change_requests, encode_submitted
+from argosy_server.api.codecs.cursors import (
     STATE_COUNT,
     WatchCursor,
     read_handle_token,
@@ -22,9 +22,9 @@ from argosy_server.api.cursors import (
     write_handle_token,
     write_name_token,
 )
-from argosy_server.api.event_codec import StoredBatch, watch_responses
-from argosy_server.api.job_codec import job_ids, split_body
-from argosy_server.api.selectors import has_labels, parse_label_selector
+from argosy_server.api.codecs.event_codec import StoredBatch, watch_responses
+from argosy_server.api.codecs.job_codec import job_ids, split_body
+from argosy_server.api.codecs.selectors import has_labels, parse_label_selector
 from argosy_server.leader.log.codec import decode_changes
 from argosy_testkit.submissions import make_request, make_spec
 from argosy_testkit.world_rows import options_of

@@ -16,15 +16,15 @@ from argosy_core.errors import BackendUnavailable, InvalidRequest, QuotaExceeded
 from argosy_core.job.identity import DAY_SHIFT, compose_id, parse_id
 from argosy_runtime.config import load_config
 from argosy_server.__main__ import main
-from argosy_server.api.admission import AdmittedJobs
 from argosy_server.api.queue_cache import QueueCache
-from argosy_server.api.specs import ReadSpec
 from argosy_server.api.store_threads import StoreThreads
-from argosy_server.api.submit_gather import SubmitGather, build_requests
+from argosy_server.api.submits.admission import AdmittedJobs
+from argosy_server.api.submits.specs import ReadSpec
+from argosy_server.api.submits.submit_gather import SubmitGather, build_requests
 from argosy_server.config import ServerConfig
-from argosy_store.queue_limits import QueueLimit
+from argosy_store.replicas.queue_limits import QueueLimit
+from argosy_store.replicas.submits import SpecRow, SubmitRequest, SubmitResult
 from argosy_store.rows import QueueRow
-from argosy_store.submits import SpecRow, SubmitRequest, SubmitResult
 
 NOW_US = 1_800_000_000_123_456
 

@@ -13,8 +13,8 @@ from argosy.api.v1 import job_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable, NotFound
 from argosy_core.job.states import JobState, RunState
 from argosy_server.api.job_logs import find_run, pod_position, read_log
-from argosy_server.api.leader_view import LogRequest
-from argosy_server.api.routing import LeaderRouter
+from argosy_server.api.leadership.leader_view import LogRequest
+from argosy_server.api.leadership.routing import LeaderRouter
 from argosy_store.rows import JobRecord, RunRecord
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from argosy_core.errors import BackendUnavailable
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.nodes import NodeColumns, NodeGroup
-from argosy_server.api.outlook import ClassOutlook, KnownNodes
+from argosy_server.api.submits.outlook import ClassOutlook, KnownNodes
 
 _SMALL = SchedulingClass(requests=(("cpu", 1000),)).definition()
 _LARGE = SchedulingClass(requests=(("cpu", 9000),)).definition()

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.placement import CommitRequest, Placements, SampleReply, SampleRequest, WaitReason
 from argosy_sampler.codec import read_commit, read_placements, read_sample, sample_response
 from argosy_server.leader.sessions.cluster_codec import commit_request, placement_parts, sample_reply, sample_request

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.leader import MachineSettings
 from argosy_core.nodes import NodeSpec
 from argosy_simulation import World, WorldPlan

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvariantViolation, StateConflict
-from argosy_core.job.rows import JobUpdates
 from argosy_core.job.states import JobState
+from argosy_core.job.tables.rows import JobUpdates
 from argosy_core.leader.transaction import Transaction
 from argosy_simulation import WorldSettings, draw_world
 from argosy_simulation.agenda import Agenda, Process

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.states import JobState
 from argosy_core.leader import LeaderMachine, cycle, intake, takeover
 from argosy_core.leader.events import (
@@ -38,7 +38,7 @@ from argosy_core.leader.events import (
     Tick,
 )
 from argosy_core.leader.machine import LeaderMachine as Machine
-from argosy_core.scheduler import round as rounds
+from argosy_core.scheduler.rounds import round as rounds
 from argosy_simulation import START_US, ChangeRequestPlan, World, WorldPlan, WorldSettings
 from argosy_simulation.cluster_actor import NodeSpec
 from argosy_simulation.leader_actor import LeaderActor

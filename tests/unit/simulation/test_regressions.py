@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 
-from argosy_core.job.interning import Layout
 from argosy_core.job.states import ObjectState
+from argosy_core.job.tables.interning import Layout
 from argosy_core.reconcile import CreateResponses
 from argosy_testkit.reconcile_world import World
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import ordinal_of
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.states import JobState, RunState
+from argosy_core.job.tables.members import ordinal_of
 from argosy_core.nodes import NodeSpec
 from argosy_core.scheduler import LeasePlan
 from argosy_simulation import World, WorldPlan, WorldResult, WorldSettings

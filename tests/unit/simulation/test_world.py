@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.options import JobOptions
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.reading.options import JobOptions
 from argosy_core.job.states import JobState
 from argosy_core.nodes import NodeSpec
 from argosy_simulation import (

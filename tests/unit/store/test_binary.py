@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy_core.job.identity import compose_id
-from argosy_store.binary import (
+from argosy_store.postgres.binary import (
     BYTEA,
     INT2,
     INT4,

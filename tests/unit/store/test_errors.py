@@ -13,7 +13,7 @@ from argosy_core.errors import (
     InvariantViolation,
     StateConflict,
 )
-from argosy_store.connection import translated, translating
+from argosy_store.postgres.connection import translated, translating
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.spec import SpecLimits, read_bag
+from argosy_core.job.reading.spec import SpecLimits, read_bag
 from argosy_core.resources import CPU, MEMORY
 from argosy_workload.load import MeshLoad, mesh_nodes
 from argosy_workload.manifests import RUN_TIME_ANNOTATION, Submitter, format_run_time, pod_manifest

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.classes import MatchExpression
+from argosy_core.job.reading.classes import MatchExpression
 from argosy_core.resources import CPU, MEMORY, PODS, ResourceAxis
 from argosy_workload.model import (
     GPU,

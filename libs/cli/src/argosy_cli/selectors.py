@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from argosy_cli.job_ids import whole_id
-from argosy_core.job.families import PARENT_LABEL
+from argosy_core.job.reading.families import PARENT_LABEL
 
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, JobSelector

@@ -32,9 +32,9 @@ from argosy_client.values import (
 )
 from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.job.failure_kind import FailureKind
-from argosy_core.job.families import Parent
-from argosy_core.job.pod_groups import PodGroup
-from argosy_core.job.retry_rules import RetryRules
+from argosy_core.job.reading.families import Parent
+from argosy_core.job.reading.pod_groups import PodGroup
+from argosy_core.job.reading.retry_rules import RetryRules
 
 __all__ = [
     "JOB_STAGE_NAMES",

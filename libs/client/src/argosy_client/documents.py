@@ -66,9 +66,9 @@ from argosy_client.spec_documents import read_spec
 from argosy_client.values import JobDraft, SubmitWarning
 from argosy_client.yaml_nodes import Document, Value, read_json, read_yaml
 from argosy_core.errors import ArgosyError, FieldViolation, InvalidRequest
-from argosy_core.job.families import Parent
-from argosy_core.job.pod_groups import PodGroup
-from argosy_core.job.retry_rules import RetryRules
+from argosy_core.job.reading.families import Parent
+from argosy_core.job.reading.pod_groups import PodGroup
+from argosy_core.job.reading.retry_rules import RetryRules
 
 __all__ = [
     "MAX_FILE_BYTES",

@@ -6,7 +6,7 @@ Source: `proto/argosy/api/v1/job.proto`, ScalingPolicy; docs/autoscale.md "A pol
 from __future__ import annotations
 
 from argosy.api.v1 import job_pb2
-from argosy_core.job.scaling_rules import ScalingRules
+from argosy_core.job.reading.scaling_rules import ScalingRules
 
 __all__ = ["scaling_message", "scaling_of"]
 

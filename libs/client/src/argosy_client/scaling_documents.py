@@ -10,7 +10,7 @@ from typing import Final
 
 from argosy_client.field_reading import FieldReader, kind_text
 from argosy_client.yaml_nodes import Value
-from argosy_core.job.scaling_rules import ScalingRules
+from argosy_core.job.reading.scaling_rules import ScalingRules
 
 __all__ = ["read_scaling_rules"]
 

@@ -12,8 +12,8 @@ from typing import Final
 from argosy_client.field_reading import FieldReader, kind_text, manifest_text, parsed
 from argosy_client.yaml_nodes import Value
 from argosy_core.job.failure_kind import FailureKind
-from argosy_core.job.pod_groups import MAX_MEMBER_COUNT, PodGroup
-from argosy_core.job.retry_rules import MAX_FAILED_RUNS, RetryRules
+from argosy_core.job.reading.pod_groups import MAX_MEMBER_COUNT, PodGroup
+from argosy_core.job.reading.retry_rules import MAX_FAILED_RUNS, RetryRules
 
 __all__ = ["read_spec"]
 

@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Final
 
 from argosy_client.places import Place
-from argosy_core.job.families import Parent
-from argosy_core.job.pod_groups import PodGroup
-from argosy_core.job.retry_rules import RetryRules
-from argosy_core.job.scaling_rules import ScalingRules
+from argosy_core.job.reading.families import Parent
+from argosy_core.job.reading.pod_groups import PodGroup
+from argosy_core.job.reading.retry_rules import RetryRules
+from argosy_core.job.reading.scaling_rules import ScalingRules
 
 __all__ = [
     "JOB_STATES",

@@ -5,7 +5,7 @@ Two adapters implement it: the simulated cluster and (over the API server) Kuber
 
 Words. An *object* is anything in a bag: a pod, service, config map and so on. An object is *ours* if it carries the
 labels of the installation the adapter was opened with; it is then identified by (handle, ordinal, object index),
-where the ordinal is attempt and member of its run (`argosy_core.job.members`). Any other pod is *unmanaged*: its
+where the ordinal is attempt and member of its run (`argosy_core.job.tables.members`). Any other pod is *unmanaged*: its
 requests count against its node, nothing else about it matters.
 
 Columns of one batch have the same length n. Texts that repeat stand once in a table, and a column of int32 indices
@@ -26,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import OutOfRange
-from argosy_core.job.classes import HostPort
-from argosy_core.job.scaling import Scaling
+from argosy_core.job.reading.classes import HostPort
+from argosy_core.job.reading.scaling import Scaling
 from argosy_core.nodes import Taint
 from argosy_core.reconcile import Creates, Deletes
 

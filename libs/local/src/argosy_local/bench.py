@@ -30,7 +30,7 @@ from argosy_local.load_generator import LoadOrder
 from argosy_local.mesh import POSTGRES, Mesh
 from argosy_local.processes import usage
 from argosy_local.round_totals import Histogram, RoundTotals
-from argosy_store.statistics import DatabaseStatistics, read_statistics
+from argosy_store.postgres.statistics import DatabaseStatistics, read_statistics
 
 __all__ = ["MeshBench", "RateResult"]
 

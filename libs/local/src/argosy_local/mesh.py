@@ -113,7 +113,7 @@ class Mesh:
             raise
 
     def _up(self, plan: MeshPlan, kept: MeshState | None, timeout_s: float, tell: Callable[[str], None]) -> None:
-        from argosy_store.migrate import migrate
+        from argosy_store.schema.migrate import migrate
 
         tell("starting the database")
         database_url = plan.database_url or self._embedded().start()

@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from argosy_core.backfill import PromiseKind
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.members import attempt_of
-from argosy_core.job.options import JobOptions
+from argosy_core.job.reading.options import JobOptions
 from argosy_core.job.states import JobState
 from argosy_core.job.states import RunState as RunEnd
+from argosy_core.job.tables.members import attempt_of
 from argosy_core.nodes import NodeSpec
-from argosy_core.scheduler.promised import GatheredNodes
-from argosy_core.scheduler.state import PoolState
+from argosy_core.scheduler.memory.promised import GatheredNodes
+from argosy_core.scheduler.memory.state import PoolState
 from argosy_local.lost_node import LostNode
 from argosy_local.node_files import without_impossible
 from argosy_simulation import START_US, JobTimes, World, WorldPlan, WorldSettings

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from google.protobuf.message import Message
 
 from argosy_core.errors import FieldViolation, InvalidRequest
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 
 __all__ = [
     "ColumnType",

@@ -35,7 +35,7 @@ from typing import Any, Final, Literal, TypeVar, Union
 import yaml
 
 from argosy_core.errors import FieldViolation, InvalidRequest
-from argosy_core.job.findings import is_label_value
+from argosy_core.job.reading.findings import is_label_value
 from argosy_runtime.documentation import field_texts, type_text
 
 __all__ = [

@@ -33,7 +33,7 @@ from argosy_core.errors import (
     Resource,
     StateConflict,
 )
-from argosy_core.job.findings import printable
+from argosy_core.job.reading.findings import printable
 
 __all__ = [
     "ERROR_CODES",

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.members import attempt_of, member_of
 from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
+from argosy_core.job.tables.members import attempt_of, member_of
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement import CommitRequest
 from argosy_core.reconcile import Creates

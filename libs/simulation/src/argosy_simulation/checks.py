@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.after import AfterUntil
-from argosy_core.job.members import attempt_of, member_of
+from argosy_core.job.reading.after import AfterUntil
 from argosy_core.job.states import JobState
+from argosy_core.job.tables.members import attempt_of, member_of
 from argosy_core.nodes.table import DEFAULT_POD_COUNT
 from argosy_core.reconcile import Reconciler
 from argosy_core.resources import PODS

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from argosy_core.job.after import AfterUntil
-from argosy_core.job.classes import GangGroup, SchedulingClass
-from argosy_core.job.options import JobOptions
+from argosy_core.job.reading.after import AfterUntil
+from argosy_core.job.reading.classes import GangGroup, SchedulingClass
+from argosy_core.job.reading.options import JobOptions
 from argosy_core.leader import MachineSettings
 from argosy_core.nodes import NodeSpec
 from argosy_core.scheduler import RoundSettings

@@ -17,10 +17,10 @@ import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
-from argosy_core.job.members import Members, attempt_of
-from argosy_core.job.options import UNSET, JobOptions
-from argosy_core.job.rows import HeldAmounts, ObjectUpdates, RunUpdates
+from argosy_core.job.reading.options import UNSET, JobOptions
 from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, ObjectState, RunState, next_job_state
+from argosy_core.job.tables.members import Members, attempt_of
+from argosy_core.job.tables.rows import HeldAmounts, ObjectUpdates, RunUpdates
 from argosy_core.leader.events import ClusterSettings, Origin, OriginKind
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import (

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile import (
     CreateResponses,
     Creates,

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
-from argosy_core.job.rows import HeldAmounts
+from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.leader import LeaderMachine, Phase
 from argosy_core.leader.events import (
     AmountsHeld,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.leader.events import Session
 from argosy_core.reconcile import ReportBatch
 from argosy_core.scheduler import StateColumns

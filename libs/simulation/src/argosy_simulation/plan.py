@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.after import AfterJobs, AfterUntil
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.families import Parent, family_marks
 from argosy_core.job.identity import DAY_SHIFT, compose_id
-from argosy_core.job.members import member_of
-from argosy_core.job.options import JobOptions
-from argosy_core.job.retry_rules import RetryRules, with_rules
+from argosy_core.job.reading.after import AfterJobs, AfterUntil
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.reading.families import Parent, family_marks
+from argosy_core.job.reading.options import JobOptions
+from argosy_core.job.reading.retry_rules import RetryRules, with_rules
+from argosy_core.job.tables.members import member_of
 from argosy_core.nodes import NodeSpec
 from argosy_core.queueing import QueueLimits
 from argosy_core.resources import PODS

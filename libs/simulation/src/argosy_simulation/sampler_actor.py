@@ -12,9 +12,9 @@ import numpy as np
 
 from argosy_core.arrays import Int64s
 from argosy_core.errors import StateConflict
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.states import ObjectState
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger, PodEvents, RunPods
 from argosy_core.placement import (
     CommitRequest,

@@ -16,24 +16,24 @@ All classes are synchronous and thread-safe; asynchronous services call them in 
 
 from __future__ import annotations
 
-from argosy_store.api import ApiStore
-from argosy_store.change_requests import BoundedFilter
-from argosy_store.effects import (
+from argosy_store.embedded import EmbeddedPostgres
+from argosy_store.log import PostgresLog
+from argosy_store.postgres.partitions import ensure_partitions
+from argosy_store.replicas.api import ApiStore
+from argosy_store.replicas.change_requests import BoundedFilter
+from argosy_store.replicas.job_filters import JobFilter, LabelRequirement
+from argosy_store.replicas.submits import SpecRow, SubmitRequest, SubmitResult
+from argosy_store.rows import ChangeRequestResult, ClusterRow, JobRecord, QueueRow, RunRecord
+from argosy_store.schema.migrate import check, create_database, drop_database, migrate
+from argosy_store.schema.retention import Retained, retain
+from argosy_store.terms.effects import (
     AppliedEffects,
     Effects,
     EventRow,
     QuarantinedRecord,
 )
-from argosy_store.embedded import EmbeddedPostgres
-from argosy_store.job_filters import JobFilter, LabelRequirement
-from argosy_store.leader import Leadership, LeaderStore
-from argosy_store.load import LoadedPool
-from argosy_store.log import PostgresLog
-from argosy_store.migrate import check, create_database, drop_database, migrate
-from argosy_store.partitions import ensure_partitions
-from argosy_store.retention import Retained, retain
-from argosy_store.rows import ChangeRequestResult, ClusterRow, JobRecord, QueueRow, RunRecord
-from argosy_store.submits import SpecRow, SubmitRequest, SubmitResult
+from argosy_store.terms.leader import Leadership, LeaderStore
+from argosy_store.terms.load import LoadedPool
 
 __all__ = [
     "ApiStore",

@@ -14,7 +14,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from argosy_core.errors import NotAllowedNow, QuotaExceeded, StateConflict
-from argosy_store.connection import StoreConnection
+from argosy_store.postgres.connection import StoreConnection
 from argosy_store.rows import CLUSTER_COLUMNS, ClusterRow
 
 __all__ = ["ADD_CLUSTER", "MAX_CLUSTERS", "Binding", "Caller", "bind"]

@@ -32,8 +32,8 @@ from typing import Final, Self
 import psycopg
 
 from argosy_core.errors import BackendUnavailable, NotAllowedNow
-from argosy_store.connection import translating
-from argosy_store.migrate import url_of
+from argosy_store.postgres.connection import translating
+from argosy_store.schema.migrate import url_of
 
 __all__ = ["EmbeddedPostgres"]
 

@@ -12,9 +12,9 @@ from typing import Final
 
 from argosy_core.errors import StateConflict
 from argosy_eventlog import LogRecord
-from argosy_store.binary import BYTEA, INT8, TEXT, scalar
-from argosy_store.connection import LEADER_SETTINGS, Line
-from argosy_store.register import PostgresRegister
+from argosy_store.postgres.binary import BYTEA, INT8, TEXT, scalar
+from argosy_store.postgres.connection import LEADER_SETTINGS, Line
+from argosy_store.postgres.register import PostgresRegister
 
 __all__ = ["PostgresLog"]
 

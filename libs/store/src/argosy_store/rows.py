@@ -217,7 +217,7 @@ class JobRecord:
     job_set_limit: int | None = None
     """Most jobs of its job set that are leased or run at once; None for no limit."""
     run_after: bytes = b""
-    """What it runs after (`argosy_core.job.after`); empty for nothing."""
+    """What it runs after (`argosy_core.job.reading.after`); empty for nothing."""
     runs: tuple[RunRecord, ...] = ()
     """Its runs by attempt."""
     spec_body: bytes | None = None
@@ -225,7 +225,7 @@ class JobRecord:
     spec_layout: bytes = b""
     """Layout of its spec, the API's own affair; where the spec was read."""
     class_definition: bytes = b""
-    """Definition of its scheduling class (`argosy_core.job.classes`)."""
+    """Definition of its scheduling class (`argosy_core.job.reading.classes`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

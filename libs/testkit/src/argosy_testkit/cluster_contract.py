@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import NotFound
-from argosy_core.job.members import ordinal_of
-from argosy_core.job.stop_note import with_stop_note
+from argosy_core.job.reading.stop_note import with_stop_note
+from argosy_core.job.tables.members import ordinal_of
 from argosy_kube.port import (
     Change,
     Cluster,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.leader import MachineSettings
 from argosy_core.nodes import NodeSpec
 from argosy_core.scheduler import RoundSettings

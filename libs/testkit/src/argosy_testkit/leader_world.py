@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
-from argosy_core.job.after import AfterUntil
-from argosy_core.job.classes import GangGroup, SchedulingClass
-from argosy_core.job.members import Members
-from argosy_core.job.options import join_options
-from argosy_core.job.rows import HeldAmounts
+from argosy_core.job.reading.after import AfterUntil
+from argosy_core.job.reading.classes import GangGroup, SchedulingClass
+from argosy_core.job.reading.options import join_options
 from argosy_core.job.states import JobEventKind, JobState
+from argosy_core.job.tables.members import Members
+from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.leader import LeaderMachine, MachineSettings, Phase
 from argosy_core.leader import events as hear
 from argosy_core.leader import instructions as say

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from argosy_core.job.scaling import PodNote, Scaling
+from argosy_core.job.reading.scaling import PodNote, Scaling
 from argosy_core.permits import AgentMessage, PermitService, Reply
 
 __all__ = ["Amounts", "Grip", "WorldAgent", "WorldPod", "join", "meet"]

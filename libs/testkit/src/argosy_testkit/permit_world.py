@@ -20,10 +20,10 @@ from dataclasses import replace
 import numpy as np
 
 from argosy_core.errors import ArgosyError
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import Members
-from argosy_core.job.permit_rules import PermitRules
-from argosy_core.job.scaling import Scaling
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.reading.permit_rules import PermitRules
+from argosy_core.job.reading.scaling import Scaling
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger, PermitNote, PermitSettings, PodEvents, RefusalReason
 from argosy_core.nodes import NodeSpec
 from argosy_core.permits import (

@@ -61,7 +61,7 @@ def set_database_time(url: str, now_us: int) -> None:
         url: A database of the test's own, as its migrator.
         now_us: Microseconds since the Unix epoch.
     """
-    from argosy_store.connection import MAINTENANCE_SETTINGS, connect
+    from argosy_store.postgres.connection import MAINTENANCE_SETTINGS, connect
 
     with connect(url, MAINTENANCE_SETTINGS) as connection:
         connection.execute(
@@ -75,7 +75,7 @@ def _clear(url: str) -> tuple[int, ...]:
 
     Numbers go on, so that no job has the handle of an earlier one.
     """
-    from argosy_store.connection import MAINTENANCE_SETTINGS, connect
+    from argosy_store.postgres.connection import MAINTENANCE_SETTINGS, connect
 
     with connect(url, MAINTENANCE_SETTINGS) as connection:
         connection.execute(
@@ -129,7 +129,7 @@ def idle_databases() -> list[str]:
 def database_url(postgres_server: EmbeddedPostgres, idle_databases: list[str]) -> Iterator[str]:
     """Give a migrated, empty database of the test's own, with the partitions that migrations make."""
     from argosy_store import create_database, drop_database
-    from argosy_store.migrate import database_of
+    from argosy_store.schema.migrate import database_of
 
     name = idle_databases.pop() if idle_databases else ""
     if not name:

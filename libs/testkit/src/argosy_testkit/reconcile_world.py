@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from argosy_core.job.members import Members
 from argosy_core.job.states import ObjectState
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile import Actions, Instant, Reconciler, ReportBatch, RunRows
 from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_testkit.cluster_model import ClusterModel

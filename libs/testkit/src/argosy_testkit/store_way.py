@@ -7,7 +7,7 @@ import numpy as np
 from argosy_core.job.states import JobState, ObjectState
 from argosy_store import ApiStore, Effects, LeaderStore, ensure_partitions, retain
 from argosy_store.log import PostgresLog
-from argosy_store.migrate import check
+from argosy_store.schema.migrate import check
 from argosy_testkit.postgres import today
 from argosy_testkit.store_world import encode_change_requests, encode_parts
 from argosy_testkit.submissions import (

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from argosy_core.job.identity import DAY_SHIFT, id_high
-from argosy_core.job.options import JobOptions
-from argosy_core.job.rows import JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
+from argosy_core.job.reading.options import JobOptions
+from argosy_core.job.tables.rows import JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
 from argosy_store import SpecRow, SubmitRequest
-from argosy_store.queue_limits import QueueLimit
+from argosy_store.replicas.queue_limits import QueueLimit
 
 __all__ = [
     "make_job_ends",

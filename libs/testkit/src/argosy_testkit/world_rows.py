@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argosy_core.job.classes import SchedulingClass
 from argosy_core.job.failure_kind import FailureKind
-from argosy_core.job.members import Members, member_key
-from argosy_core.job.options import OPTION_NAMES, UNSET, JobOptions
-from argosy_core.job.retry_rules import RetryRules, with_rules
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.reading.options import OPTION_NAMES, UNSET, JobOptions
+from argosy_core.job.reading.retry_rules import RetryRules, with_rules
+from argosy_core.job.tables.members import Members, member_key
 from argosy_core.placement import NodeSampler
 from argosy_core.scheduler import CapacityColumns, SpecReference, StateColumns
 from argosy_simulation import WorldPlan

@@ -18,8 +18,8 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import CandidatePool, NodeSampler, SampleRequest, commit, decide

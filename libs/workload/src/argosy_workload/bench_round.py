@@ -19,9 +19,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.states import ObjectState
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import CommitReply, CommitRequest, NodeSampler, SampleReply, SampleRequest, commit

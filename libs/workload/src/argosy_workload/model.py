@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.classes import GangGroup, MatchExpression, SchedulingClass
+from argosy_core.job.reading.classes import GangGroup, MatchExpression, SchedulingClass
 from argosy_core.resources import CPU, MEMORY, PODS, ResourceAxis, parse_quantity
 
 __all__ = [

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from argosy_core.framework import BindBatch, objects
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile import CreateResponses, Creates
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 from argosy_executor.cluster_codec import create_responses

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from argosy_core.job.identity import compose_id
-from argosy_core.job.members import attempt_of
+from argosy_core.job.tables.members import attempt_of
 from argosy_runtime.columns import unpack_column
 from argosy_runtime.traces import JOB_BATCH_LIMIT, TraceSpan, Tracing, active
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile import Reconciler, ReportBatch, RunRows, SpecCache
 from argosy_runtime.channel import Caller
 from argosy_runtime.columns import check_indices, member_columns, pack_column, read_columns, read_members, unpack_column

@@ -24,7 +24,7 @@ import grpc
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable, NotFound
-from argosy_core.job.members import ordinal_of
+from argosy_core.job.tables.members import ordinal_of
 from argosy_executor.log_archive import KeptLog, LogArchive, log_key
 from argosy_kube.port import Cluster
 from argosy_runtime.logs import get_logger

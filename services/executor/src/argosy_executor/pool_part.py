@@ -25,7 +25,7 @@ import numpy as np
 from argosy_core.arrays import Bools
 from argosy_core.errors import BackendUnavailable
 from argosy_core.framework import Point
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile import (
     CreateResponses,
     Creates,

@@ -26,7 +26,7 @@ import numpy as np
 
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotAllowedNow, StateConflict
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile import Fence, Instant, PoolClaims, Reconciler, SpecCache, settle_time_s
 from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_executor.config import ExecutorConfig

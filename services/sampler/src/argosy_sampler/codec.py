@@ -15,12 +15,12 @@ import numpy.typing as npt
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.findings import printable
-from argosy_core.job.members import Members
-from argosy_core.job.permit_rules import PermitRules
-from argosy_core.job.rows import HeldAmounts
-from argosy_core.job.scaling import SCALED
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.reading.findings import printable
+from argosy_core.job.reading.permit_rules import PermitRules
+from argosy_core.job.reading.scaling import SCALED
+from argosy_core.job.tables.members import Members
+from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.ledger import NodeLedger, PodSizes
 from argosy_core.nodes import NodeGroup
 from argosy_core.placement import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from argosy_core.framework import Framework
-from argosy_core.job.scaling import read_amounts
+from argosy_core.job.reading.scaling import read_amounts
 from argosy_core.ledger import NodeLedger, PermitSettings
 from argosy_core.plugins.registry import DEFAULT_PROFILE, Profile, build_framework
 from argosy_kube import KubernetesSettings

@@ -12,8 +12,8 @@ import numpy as np
 
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.framework import Framework
-from argosy_core.job.rows import HeldAmounts
-from argosy_core.job.scaling import SCALED
+from argosy_core.job.reading.scaling import SCALED
+from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement import CommitOutcome, NodeSampler, SamplerSession, WaitReason
 from argosy_runtime.logs import Logger

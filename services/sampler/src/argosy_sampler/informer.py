@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from argosy_core.errors import BackendUnavailable
 from argosy_core.framework import Framework, NodesChanged, Point
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger, PodEvents, RunPods
 from argosy_core.nodes import NodeSpec
 from argosy_kube.following import Follower

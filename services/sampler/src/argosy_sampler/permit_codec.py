@@ -12,7 +12,7 @@ import numpy as np
 from argosy.autoscale.v1 import permit_pb2
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.scaling import SCALED
+from argosy_core.job.reading.scaling import SCALED
 from argosy_core.permits import (
     AgentHello,
     AgentMessage,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.main import run_main
 from argosy_server.config import ServerConfig
-from argosy_store.connection import with_password_file
+from argosy_store.postgres.connection import with_password_file
 
 __all__ = ["main"]
 

@@ -21,8 +21,8 @@ from argosy.api.v1 import (
     server_pb2_grpc,
 )
 from argosy.debug.v1 import debug_pb2_grpc
-from argosy_core.job.policy import PodLevel, PodRights
-from argosy_core.job.spec import SpecLimits
+from argosy_core.job.reading.policy import PodLevel, PodRights
+from argosy_core.job.reading.spec import SpecLimits
 from argosy_eventlog.pulsar.settings import require_client
 from argosy_runtime.access.guard import Authenticator, Guard
 from argosy_runtime.grpc_server import GrpcServer
@@ -36,29 +36,29 @@ from argosy_server.api.events import EventService
 from argosy_server.api.grants import GrantedPermissions
 from argosy_server.api.jobs import JobExplanations, JobService, LeaderJobService
 from argosy_server.api.joining import Joining
-from argosy_server.api.leader_view import LeaderRoleLike, Servicer
-from argosy_server.api.outlook import ClassOutlook, KnownNodes
-from argosy_server.api.planning import JobPlanning
+from argosy_server.api.leadership.leader_view import LeaderRoleLike, Servicer
+from argosy_server.api.leadership.routing import LeaderRouter
 from argosy_server.api.pool_settings import PoolSettings
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.queues import QueueService
 from argosy_server.api.refused_calls import RefusedCalls
-from argosy_server.api.routing import LeaderRouter
 from argosy_server.api.rules import RULES
 from argosy_server.api.scheduling import SchedulingService
 from argosy_server.api.server_info import ServerService
-from argosy_server.api.specs import PolicySpecs
 from argosy_server.api.store_threads import StoreThreads
-from argosy_server.api.submit import Submission
-from argosy_server.api.submit_gather import SubmitGather
+from argosy_server.api.submits.outlook import ClassOutlook, KnownNodes
+from argosy_server.api.submits.planning import JobPlanning
+from argosy_server.api.submits.specs import PolicySpecs
+from argosy_server.api.submits.submit import Submission
+from argosy_server.api.submits.submit_gather import SubmitGather
 from argosy_server.api.watch import WatchHub
 from argosy_server.config import ServerConfig
 from argosy_server.maintenance import maintain
 from argosy_server.outbox_age import show_outbox_age
-from argosy_store.api import ApiStore
-from argosy_store.migrate import check
-from argosy_store.outbox import EventOutbox
-from argosy_store.partitions import ensure_partitions
+from argosy_store.postgres.partitions import ensure_partitions
+from argosy_store.replicas.api import ApiStore
+from argosy_store.schema.migrate import check
+from argosy_store.terms.outbox import EventOutbox
 
 if TYPE_CHECKING:
     from argosy_kube.kubernetes.token_reviews import TokenReviews

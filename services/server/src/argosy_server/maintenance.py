@@ -14,9 +14,9 @@ from typing import Final
 from argosy_core.errors import ArgosyError
 from argosy_runtime.logs import get_logger
 from argosy_store import Retained, ensure_partitions, retain
-from argosy_store.audit import forget_audit
-from argosy_store.outbox import forget_outbox
-from argosy_store.retention import NOTHING_RETAINED
+from argosy_store.replicas.audit import forget_audit
+from argosy_store.schema.retention import NOTHING_RETAINED
+from argosy_store.terms.outbox import forget_outbox
 
 __all__ = ["maintain", "maintain_once"]
 

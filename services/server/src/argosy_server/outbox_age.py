@@ -13,7 +13,7 @@ from typing import Final
 
 from argosy_core.errors import ArgosyError
 from argosy_runtime.metrics import METRICS
-from argosy_store.outbox import EventOutbox
+from argosy_store.terms.outbox import EventOutbox
 
 __all__ = ["show_outbox_age"]
 

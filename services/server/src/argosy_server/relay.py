@@ -25,10 +25,10 @@ from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import ArgosyError, InvalidRequest
 from argosy_eventlog.pulsar.sender import KeyedMessage, PulsarSender
 from argosy_runtime.columns import read_columns
-from argosy_server.api.event_codec import EVENT_COLUMNS
-from argosy_server.api.event_wire import encode_events
+from argosy_server.api.codecs.event_codec import EVENT_COLUMNS
+from argosy_server.api.codecs.event_wire import encode_events
 from argosy_server.config import ServerConfig
-from argosy_store.outbox import EventOutbox, OutboxPiece, RelayedEvents
+from argosy_store.terms.outbox import EventOutbox, OutboxPiece, RelayedEvents
 
 __all__ = ["EventRelay", "event_messages"]
 

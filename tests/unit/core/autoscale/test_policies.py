@@ -6,7 +6,7 @@ from argosy_core.autoscale import Amounts
 from argosy_core.autoscale.events import ScalingPolicy
 from argosy_core.autoscale.policies import read_policy
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.scaling import BUNDLE_ANNOTATION, TARGETS_ANNOTATION
+from argosy_core.job.reading.scaling import BUNDLE_ANNOTATION, TARGETS_ANNOTATION
 
 BOUNDS = {"argosy.dev/autoscale-min": "cpu=250m,memory=1Gi", "argosy.dev/autoscale-max": "cpu=4,memory=16Gi"}
 LEAST, MOST = Amounts(250, 1 << 30), Amounts(4000, 16 << 30)

@@ -19,8 +19,8 @@ from argosy_core.framework import (
     Registration,
     per_node_filter,
 )
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.tables.members import Members
 from argosy_core.nodes import NodeSpec, NodeTable
 
 Function = Callable[..., object]

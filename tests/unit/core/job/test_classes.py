@@ -3,7 +3,7 @@
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.classes import GangGroup, SchedulingClass
+from argosy_core.job.reading.classes import GangGroup, SchedulingClass
 from argosy_core.resources import MAX_AMOUNT
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from argosy_core.job.spec import SpecLimits, read_bag
+from argosy_core.job.reading.spec import SpecLimits, read_bag
 
 
 def pod(name: str, deadline: object) -> bytes:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from argosy_core.job.group_spec import group_hash, read_group_bag
-from argosy_core.job.options import UNSET
-from argosy_core.job.pod_groups import PodGroup, member_bags, read_groups
-from argosy_core.job.spec import Bag, SpecLimits, spec_hash
+from argosy_core.job.reading.group_spec import group_hash, read_group_bag
+from argosy_core.job.reading.options import UNSET
+from argosy_core.job.reading.pod_groups import PodGroup, member_bags, read_groups
+from argosy_core.job.reading.spec import Bag, SpecLimits, spec_hash
 from argosy_core.reconcile.intake import kinds_of_body
 
 CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "b"}}

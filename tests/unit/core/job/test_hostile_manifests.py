@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from argosy_core.job.spec import SpecLimits, read_bag
-from argosy_core.job.spec_reader import SpecReader
+from argosy_core.job.reading.spec import SpecLimits, read_bag
+from argosy_core.job.reading.spec_reader import SpecReader
 from argosy_testkit.hostile_requests import hostile_manifest
 
 

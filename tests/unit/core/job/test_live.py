@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argosy_core.job.interning import Layout, SpecTable, distinct
-from argosy_core.job.live import LiveJobs, NewJobs
+from argosy_core.job.tables.interning import Layout, SpecTable, distinct
+from argosy_core.job.tables.live import LiveJobs, NewJobs
 from argosy_testkit.world_rows import options_of
 
 _POD = b'[["Pod","work"]]'

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from argosy_core.job.findings import Findings
-from argosy_core.job.kinds import KINDS
-from argosy_core.job.manifest_schema import check_fields
-from argosy_core.job.spec import Bag, SpecLimits, read_bag
-from argosy_core.job.spec_reader import SpecReader
+from argosy_core.job.reading.findings import Findings
+from argosy_core.job.reading.kinds import KINDS
+from argosy_core.job.reading.manifest_schema import check_fields
+from argosy_core.job.reading.spec import Bag, SpecLimits, read_bag
+from argosy_core.job.reading.spec_reader import SpecReader
 
 CONTAINER = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
 

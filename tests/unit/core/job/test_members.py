@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.key_index import KeyIndex
-from argosy_core.job.members import MAX_ATTEMPT, MAX_MEMBER, Members, MemberSet, member_key, waves
+from argosy_core.job.tables.key_index import KeyIndex
+from argosy_core.job.tables.members import MAX_ATTEMPT, MAX_MEMBER, Members, MemberSet, member_key, waves
 
 HANDLE = (19_000 << 40) + 7
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from argosy_core.job.members import ordinal_of
-from argosy_core.job.naming import object_label, object_name, run_suffixes
+from argosy_core.job.reading.naming import object_label, object_name, run_suffixes
+from argosy_core.job.tables.members import ordinal_of
 
 _HANDLE = (20_000 << 40) + 77
 

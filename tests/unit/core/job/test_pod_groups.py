@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from argosy_core.job.pod_groups import PodGroup, build_body, is_of_groups, member_bags, read_groups, read_sheet
+from argosy_core.job.reading.pod_groups import PodGroup, build_body, is_of_groups, member_bags, read_groups, read_sheet
 
 POD = b'{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"main"}]}}'
 CONFIG = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"settings"}}'

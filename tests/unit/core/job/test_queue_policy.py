@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.group_spec import read_group_bag
-from argosy_core.job.pod_groups import PodGroup
-from argosy_core.job.policy import PodLevel
-from argosy_core.job.queue_policy import QueuePolicy, add_defaults, read_queue_policy
-from argosy_core.job.spec import SpecLimits, read_bag
-from argosy_core.job.spec_reader import SpecReader
+from argosy_core.job.reading.group_spec import read_group_bag
+from argosy_core.job.reading.pod_groups import PodGroup
+from argosy_core.job.reading.policy import PodLevel
+from argosy_core.job.reading.queue_policy import QueuePolicy, add_defaults, read_queue_policy
+from argosy_core.job.reading.spec import SpecLimits, read_bag
+from argosy_core.job.reading.spec_reader import SpecReader
 
 RESOURCES = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
 MODEST: dict[str, Any] = {

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from argosy_core.job.references import (
+from argosy_core.job.reading.references import (
     MAX_PATH_COUNT,
     MAX_STEP_COUNT,
     POD_TEMPLATES_ANNOTATION,
     REFERENCES_ANNOTATION,
 )
-from argosy_core.job.spec import Bag, SpecLimits, read_bag
+from argosy_core.job.reading.spec import Bag, SpecLimits, read_bag
 
 LIMITS = SpecLimits()
 CONTAINER = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from argosy_core.job.failure_kind import FailureKind
-from argosy_core.job.interning import Layout, SpecTable
-from argosy_core.job.retry_rules import RetryRules, rules_of, with_rules
+from argosy_core.job.reading.retry_rules import RetryRules, rules_of, with_rules
+from argosy_core.job.tables.interning import Layout, SpecTable
 
 LAYOUT = b'[["Pod","work"]]'
 RULES = RetryRules(

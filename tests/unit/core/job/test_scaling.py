@@ -5,9 +5,9 @@ import json
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.scaling import Scaling, Targets, read_scaling
-from argosy_core.job.spec import SpecLimits, read_bag
-from argosy_server.api.names import metadata_faults
+from argosy_core.job.reading.scaling import Scaling, Targets, read_scaling
+from argosy_core.job.reading.spec import SpecLimits, read_bag
+from argosy_server.api.codecs.names import metadata_faults
 
 BOTH = {
     "argosy.dev/autoscale-min": "cpu=250m,memory=1Gi",

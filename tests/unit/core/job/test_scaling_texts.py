@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from argosy_core.job.scaling import read_scaling
-from argosy_core.job.scaling_rules import ScalingRules
-from argosy_core.job.scaling_texts import annotations_of, read_rules, spec_scaling_fault
+from argosy_core.job.reading.scaling import read_scaling
+from argosy_core.job.reading.scaling_rules import ScalingRules
+from argosy_core.job.reading.scaling_texts import annotations_of, read_rules, spec_scaling_fault
 
 RULES = ScalingRules(least=("500m", "1Gi"), most=("4", "8Gi"))
 

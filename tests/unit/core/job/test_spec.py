@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from argosy_core.job.classes import HostPort, MatchExpression, SchedulingClass, Toleration
-from argosy_core.job.policy import PodRights
-from argosy_core.job.spec import Bag, SpecLimits, read_bag, spec_hash
+from argosy_core.job.reading.classes import HostPort, MatchExpression, SchedulingClass, Toleration
+from argosy_core.job.reading.policy import PodRights
+from argosy_core.job.reading.spec import Bag, SpecLimits, read_bag, spec_hash
 from argosy_core.reconcile.intake import kinds_of_body
 
 GIB = 1 << 30

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from argosy_core.job.manifest_json import read_manifest, read_manifest_quickly
-from argosy_core.job.spec import SpecLimits, read_bag
-from argosy_core.job.spec_reader import SpecReader
+from argosy_core.job.reading.manifest_json import read_manifest, read_manifest_quickly
+from argosy_core.job.reading.spec import SpecLimits, read_bag
+from argosy_core.job.reading.spec_reader import SpecReader
 
 LIMITS = SpecLimits()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from argosy_core.job.reading.stop_note import read_stop_note
 from argosy_core.job.states import JobState
-from argosy_core.job.stop_note import read_stop_note
-from argosy_core.scheduler.ingest import executor_rows
-from argosy_core.scheduler.outcomes import silent_states
+from argosy_core.scheduler.incoming.ingest import executor_rows
+from argosy_core.scheduler.runs.outcomes import silent_states
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import LOST_LAYOUT, POD_LAYOUT
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from argosy_core.job.classes import GangGroup, SchedulingClass
-from argosy_core.job.members import attempt_of, ordinal_of
+from argosy_core.job.reading.classes import GangGroup, SchedulingClass
 from argosy_core.job.states import JobEventKind, JobState, ObjectState
+from argosy_core.job.tables.members import attempt_of, ordinal_of
 from argosy_core.leader import instructions as say
 from argosy_core.placement import CommitReply, CommitRequest, WaitReason
 from argosy_core.scheduler import RoundSettings, explain
-from argosy_core.scheduler.work_ends import find_work
+from argosy_core.scheduler.memory.work_ends import find_work
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 

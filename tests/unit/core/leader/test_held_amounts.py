@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.members import Members, ordinal_of
-from argosy_core.job.rows import HeldAmounts
 from argosy_core.job.states import ObjectState
+from argosy_core.job.tables.members import Members, ordinal_of
+from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.leader import instructions as say
 from argosy_core.scheduler import LeasePlan, take_held_amounts
 from argosy_testkit.leader_world import LeaderWorld

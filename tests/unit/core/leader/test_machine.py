@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.tables.members import Members
 from argosy_core.leader import LeaderMachine, MachineSettings, Phase
 from argosy_core.leader import instructions as say
 from argosy_core.leader.events import (

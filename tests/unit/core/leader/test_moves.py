@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from argosy_core.job.members import Members
-from argosy_core.job.permit_rules import PermitRules
+from argosy_core.job.reading.permit_rules import PermitRules
+from argosy_core.job.tables.members import Members
 from argosy_core.leader import events as hear
 from argosy_core.leader import instructions as say
 from argosy_simulation.changes import read_changes

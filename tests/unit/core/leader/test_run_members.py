@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argosy_core.job.members import ordinal_of
 from argosy_core.job.states import FailureKind, JobEventKind, JobState, ObjectState, RunState
+from argosy_core.job.tables.members import ordinal_of
 from argosy_core.leader import instructions as say
 from argosy_core.scheduler import LeasePlan, placements_of
 from argosy_testkit.leader_world import LeaderWorld

@@ -21,8 +21,8 @@ from tests.unit.core.leader.test_machine import (
     submitted,
 )
 
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.tables.members import Members
 from argosy_core.leader import instructions as say
 from argosy_core.leader.events import (
     Change,
@@ -43,7 +43,7 @@ from argosy_core.scheduler import (
     check_invariants,
     define_classes,
 )
-from argosy_core.scheduler.tables import MAX_RESOURCES
+from argosy_core.scheduler.memory.tables import MAX_RESOURCES
 
 FAILED, EVENT_SUBMITTED, EVENT_FAILED = 5, 1, 6
 

@@ -15,7 +15,7 @@ from tests.unit.core.leader.test_machine import (
     submitted,
 )
 
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.leader import instructions as say
 from argosy_core.leader.events import Bound, Heard, Session, SessionLost, Stored
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest, InvariantViolation
-from argosy_core.job.classes import HostPort, SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import HostPort, SchedulingClass
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import Members
-from argosy_core.job.scaling import Scaling
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.reading.scaling import Scaling
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, RefusalReason
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import commit

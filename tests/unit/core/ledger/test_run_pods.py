@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import PodEvents, RunPods
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from argosy_core.job.classes import HostPort
+from argosy_core.job.reading.classes import HostPort
 from argosy_core.nodes import HOSTNAME_LABEL, NodeColumns, NodeFlag, NodeSpec, NodeTable, PortClaims, Taint
 
 WEB = HostPort("TCP", 8080)

@@ -9,7 +9,7 @@ import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import DECISION, CandidateCycle, Entries, Framework, NotNow, Point, Registration
-from argosy_core.job.classes import HostPort, SchedulingClass
+from argosy_core.job.reading.classes import HostPort, SchedulingClass
 from argosy_core.placement import CandidatePool, Decider, Decision, DecisionProfile, decide
 from argosy_core.plugins import decision_framework
 from argosy_core.plugins.scores import spread_over_clusters

@@ -9,8 +9,8 @@ import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import Framework, Point, Registration
-from argosy_core.job.classes import GangGroup, HostPort, SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import GangGroup, HostPort, SchedulingClass
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import (

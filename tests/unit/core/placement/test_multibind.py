@@ -5,8 +5,8 @@ import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import Framework, PlacementBatch, Point, Registration
-from argosy_core.job.classes import HostPort, SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import HostPort, SchedulingClass
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import CommitOutcome, commit, release

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from argosy_core.job.classes import HostPort, SchedulingClass
+from argosy_core.job.reading.classes import HostPort, SchedulingClass
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement.needs import NODE_BITS, Needs, count_room, nodes_of

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import StateConflict
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.ledger.records import PodEvents
 from argosy_core.nodes import NodeSpec

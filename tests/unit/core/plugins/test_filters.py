@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from argosy_core.framework import Cycle
-from argosy_core.job.classes import HostPort, MatchExpression, SchedulingClass, Toleration
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import HostPort, MatchExpression, SchedulingClass, Toleration
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import HOSTNAME_LABEL, NodeSpec, Taint
 from argosy_core.plugins import DEFAULT_PROFILE, Profile, build_framework

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from argosy_core.job.classes import MatchExpression, SchedulingClass, Toleration
+from argosy_core.job.reading.classes import MatchExpression, SchedulingClass, Toleration
 from argosy_core.nodes import NodeSpec, NodeTable, Taint
 from argosy_core.plugins import find_missing, judge
 

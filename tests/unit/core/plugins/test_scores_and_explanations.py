@@ -5,7 +5,7 @@ import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import CandidateCycle, Cycle, Point
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec, Taint
 from argosy_core.plugins import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile import Observations, PoolClaims
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from argosy_core.job.reading.stop_note import parse_stop_after, read_stop_note, with_stop_note
 from argosy_core.job.states import ObjectState
-from argosy_core.job.stop_note import parse_stop_after, read_stop_note, with_stop_note
 from argosy_core.reconcile import Actions
 from argosy_core.reconcile.fence import FIRST_CONTACT_S, Fence
 from argosy_testkit.reconcile_world import World, rows_of

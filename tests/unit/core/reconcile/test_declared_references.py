@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.naming import object_name
-from argosy_core.job.references import POD_TEMPLATES_ANNOTATION, REFERENCES_ANNOTATION
+from argosy_core.job.reading.naming import object_name
+from argosy_core.job.reading.references import POD_TEMPLATES_ANNOTATION, REFERENCES_ANNOTATION
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 
 RUN = RunIdentity(

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from argosy_core.job.members import Members
 from argosy_core.job.states import ObjectState
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile import kind_table
 from argosy_core.reconcile.machine import Event
 from argosy_core.reconcile.object_table import ObjectTable

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.members import Members, member_key
 from argosy_core.job.states import InvalidTransition, ObjectState
+from argosy_core.job.tables.members import Members, member_key
 from argosy_core.reconcile.invariants import check_table
 from argosy_core.reconcile.machine import TRANSITIONS, Action, Event, Phase, look_up
 from argosy_core.reconcile.object_table import MAX_HISTORY, ObjectTable, Stop

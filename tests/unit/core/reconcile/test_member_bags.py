@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from argosy_core.job.members import Members, member_key, ordinal_of
-from argosy_core.job.pod_groups import PodGroup, build_body, member_bags
+from argosy_core.job.reading.pod_groups import PodGroup, build_body, member_bags
 from argosy_core.job.states import ObjectState
+from argosy_core.job.tables.members import Members, member_key, ordinal_of
 from argosy_core.reconcile import Reconciler, RunRows, StartTimeouts
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 from argosy_testkit.reconcile_world import World, rows_of

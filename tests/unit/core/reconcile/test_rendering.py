@@ -9,9 +9,9 @@ import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.identity import compose_id
-from argosy_core.job.members import ordinal_of
-from argosy_core.job.naming import object_name
-from argosy_core.job.spec import SpecLimits, read_bag
+from argosy_core.job.reading.naming import object_name
+from argosy_core.job.reading.spec import SpecLimits, read_bag
+from argosy_core.job.tables.members import ordinal_of
 from argosy_core.reconcile.rendering import (
     INSTALLATION_LABEL,
     JOB_LABEL,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argosy_core.job.classes import GangGroup, SchedulingClass
+from argosy_core.job.reading.classes import GangGroup, SchedulingClass
 from argosy_core.job.states import JobStage
 from argosy_core.nodes import NodeSpec, NodeTable
 from argosy_core.placement import WaitReason

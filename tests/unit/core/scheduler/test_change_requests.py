@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import NotFound
-from argosy_core.job.members import Members
 from argosy_core.job.states import JobEventKind, JobState, ObjectState
+from argosy_core.job.tables.members import Members
 from argosy_core.leader.instructions import SendReleases, SendRows, SendStops
 from argosy_core.scheduler import (
     ChangeRequestColumns,

@@ -6,8 +6,15 @@ import json
 
 import pytest
 
-from argosy_core.job.families import MAX_GENERATION, Parent, family_marks, generation_of, parent_of, read_bound_parent
 from argosy_core.job.identity import compose_id
+from argosy_core.job.reading.families import (
+    MAX_GENERATION,
+    Parent,
+    family_marks,
+    generation_of,
+    parent_of,
+    read_bound_parent,
+)
 from argosy_core.job.states import JobState, ObjectState
 from argosy_core.leader import instructions as say
 from argosy_testkit.leader_world import LeaderWorld

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest, InvariantViolation
-from argosy_core.job.live import STOP_SENT
-from argosy_core.job.members import MAX_STORED_ATTEMPT
 from argosy_core.job.states import JobState
+from argosy_core.job.tables.live import STOP_SENT
+from argosy_core.job.tables.members import MAX_STORED_ATTEMPT
 from argosy_core.scheduler import RoundSettings, take_states
 from argosy_core.scheduler.invariants import check_invariants
-from argosy_core.scheduler.retrying import back_off_s
+from argosy_core.scheduler.runs.retrying import back_off_s
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report, report_columns
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.after import FORGOTTEN, AfterJobs, AfterUntil, decode_after, encode_after
 from argosy_core.job.identity import compose_id
+from argosy_core.job.reading.after import FORGOTTEN, AfterJobs, AfterUntil, decode_after, encode_after
 from argosy_core.job.states import FailureKind, JobEventKind, JobState, ObjectState
 from argosy_core.leader.events import EndsRead
 from argosy_core.placement import WaitReason

@@ -9,7 +9,7 @@ import pytest
 
 from argosy_core.job.states import FailureKind, JobState, ObjectState
 from argosy_core.scheduler import explain, last_choice_job_sets
-from argosy_core.scheduler.node_failures import FAILURE_COUNT, WINDOW_S, NodeFailures
+from argosy_core.scheduler.memory.node_failures import FAILURE_COUNT, WINDOW_S, NodeFailures
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 

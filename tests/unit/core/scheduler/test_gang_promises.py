@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from argosy_core.backfill import PromiseKind
-from argosy_core.job.classes import GangGroup, SchedulingClass
+from argosy_core.job.reading.classes import GangGroup, SchedulingClass
 from argosy_core.job.states import JobState, ObjectState
 from argosy_core.scheduler import RoundSettings, explain
-from argosy_core.scheduler.promised import BrokenBy, GatheredNodes
+from argosy_core.scheduler.memory.promised import BrokenBy, GatheredNodes
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 

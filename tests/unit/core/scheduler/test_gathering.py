@@ -6,7 +6,7 @@ from collections import deque
 
 import numpy as np
 
-from argosy_core.job.classes import GangGroup, SchedulingClass
+from argosy_core.job.reading.classes import GangGroup, SchedulingClass
 from argosy_core.job.states import JobState, ObjectState
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import RoundSettings, explain

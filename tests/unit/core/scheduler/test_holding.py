@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from argosy_core.job.options import UNSET
+from argosy_core.job.reading.options import UNSET
 from argosy_core.job.states import JobEventKind, JobStage, JobState, ObjectState
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import count_waiting, explain, next_due_s, shares, standings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from argosy_core.job.classes import HostPort, SchedulingClass
+from argosy_core.job.reading.classes import HostPort, SchedulingClass
 from argosy_core.scheduler import LeasePlan, RoundSettings, define_classes
 from argosy_testkit.leader_world import LeaderWorld
 

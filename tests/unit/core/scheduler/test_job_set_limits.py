@@ -10,8 +10,9 @@ import pytest
 
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import QueueLimits
-from argosy_core.scheduler import QueueView, count_waiting, explain, limits, next_due_s, set_queues
-from argosy_core.scheduler.views import standings
+from argosy_core.scheduler import QueueView, count_waiting, explain, next_due_s, set_queues
+from argosy_core.scheduler.explain.views import standings
+from argosy_core.scheduler.turns import limits
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 

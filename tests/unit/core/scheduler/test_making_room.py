@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argosy_core.job.options import UNSET
+from argosy_core.job.reading.options import UNSET
 from argosy_core.job.states import JobState, ObjectState, RunState
 from argosy_core.leader.instructions import SendStops
 from argosy_core.scheduler import RoundSettings, explain, next_due_s, set_queues

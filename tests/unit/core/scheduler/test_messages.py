@@ -6,7 +6,7 @@ import numpy as np
 
 from argosy_core.job.states import ObjectState
 from argosy_core.scheduler import StateColumns
-from argosy_core.scheduler.messages import join_states
+from argosy_core.scheduler.columns.messages import join_states
 
 
 def report_of(*runs: int, message: list[int], texts: tuple[str, ...]) -> StateColumns:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from argosy_core.job.members import Members
 from argosy_core.job.states import JobEventKind as Kind
 from argosy_core.job.states import JobState, RunState
+from argosy_core.job.tables.members import Members
 from argosy_core.leader.instructions import SendReleases, SendStops, Warn
 from argosy_core.scheduler import (
     RoundSettings,

@@ -9,7 +9,7 @@ import pytest
 from argosy_core.job.states import ObjectState
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import Explanation, QueueView, RoundSettings, explain, set_queues
-from argosy_core.scheduler.outlook import turn_texts
+from argosy_core.scheduler.explain.outlook import turn_texts
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.classes import GangGroup, SchedulingClass
+from argosy_core.job.reading.classes import GangGroup, SchedulingClass
 from argosy_core.nodes import NodeColumns, NodeTable
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import RoundSettings
-from argosy_core.scheduler.planning import Plan, PlannedItem, plan_jobs
+from argosy_core.scheduler.explain.planning import Plan, PlannedItem, plan_jobs
 from argosy_testkit.leader_world import LeaderWorld
 
 from .test_fork import digest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from argosy_core.job.options import UNSET
+from argosy_core.job.reading.options import UNSET
 from argosy_core.job.states import FailureKind, JobEventKind, JobState, ObjectState, RunState
 from argosy_core.leader.instructions import SendStops
 from argosy_core.scheduler import next_due_s

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from argosy_core.backfill import PromiseKind
-from argosy_core.job.members import Members
 from argosy_core.job.states import ObjectState
+from argosy_core.job.tables.members import Members
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import PromisedStart, RoundSettings, explain, next_due_s
 from argosy_testkit.leader_world import LeaderWorld

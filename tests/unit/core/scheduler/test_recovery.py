@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.members import Members
 from argosy_core.job.states import FailureKind, JobEventKind, JobStage, JobState
+from argosy_core.job.tables.members import Members
 from argosy_core.leader.instructions import SendRows, SendStops
 from argosy_core.scheduler import RoundSettings, explain, placements_of, recover, shares
 from argosy_testkit.leader_world import LeaderWorld

@@ -7,7 +7,7 @@ import pytest
 from argosy_core.job.states import FailureKind, JobEventKind, JobState, ObjectState
 from argosy_core.leader.instructions import SendStops
 from argosy_core.scheduler import define_classes, next_due_s, recover, set_queues, take_states
-from argosy_core.scheduler.state import PoolState
+from argosy_core.scheduler.memory.state import PoolState
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import BAG_LAYOUT, Report, report_columns
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from argosy_core.job.classes import GangGroup, SchedulingClass
+from argosy_core.job.reading.classes import GangGroup, SchedulingClass
 from argosy_core.job.states import JobState
 from argosy_core.leader.instructions import SendStops
 from argosy_core.scheduler import next_due_s
-from argosy_core.scheduler.unheard import next_replacement_s
+from argosy_core.scheduler.runs.unheard import next_replacement_s
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import LOST_LAYOUT, POD_LAYOUT, Report
 

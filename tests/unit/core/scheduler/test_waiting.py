@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.live import PENDING
-from argosy_core.job.members import Members
+from argosy_core.job.tables.live import PENDING
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import PodEvents
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import SampleReply, SampleRequest, WaitReason

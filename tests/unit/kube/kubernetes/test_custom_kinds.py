@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from argosy_core.job.naming import object_name
+from argosy_core.job.reading.naming import object_name
 from argosy_kube.kubernetes.ours import kinds
 from argosy_kube.port import CreateCode, DeleteCode, Selector
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_delete_batch, make_pod, read_events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from argosy_core.job.naming import run_suffix
+from argosy_core.job.reading.naming import run_suffix
 from argosy_kube.kubernetes.api.documents import Metadata
 from argosy_kube.kubernetes.api.resources import BUILT_IN, PODS
 from argosy_kube.kubernetes.ours.places import Place, PlaceBook

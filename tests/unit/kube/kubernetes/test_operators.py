@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from argosy_core.job.families import family_marks
 from argosy_core.job.identity import compose_id
+from argosy_core.job.reading.families import family_marks
 from argosy_kube.kubernetes.acting.rendering import TemplateBook
 from argosy_kube.kubernetes.api.resources import ResourceBook
 from argosy_kube.kubernetes.settings import KubernetesSettings

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from argosy_core.errors import BackendUnavailable
-from argosy_core.job.scaling import PERMIT_ANNOTATION
+from argosy_core.job.reading.scaling import PERMIT_ANNOTATION
 from argosy_kube.kubernetes.api.credentials import CredentialSource
 from argosy_kube.kubernetes.scaling.notes import KubernetesNotes
 from argosy_testkit.fake_kube_api.faults import ApiFault

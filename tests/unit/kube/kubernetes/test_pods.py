@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from argosy_core.job.classes import HostPort
+from argosy_core.job.reading.classes import HostPort
 from argosy_core.job.states import FailureKind
 from argosy_kube.failure_table import failure_of
 from argosy_kube.kubernetes.api.documents import POD, PodDocument

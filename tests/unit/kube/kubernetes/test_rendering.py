@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.members import ordinal_of
-from argosy_core.job.naming import object_name, run_suffix, run_suffixes
-from argosy_core.job.pod_groups import PodGroup, build_body, member_bags
+from argosy_core.job.reading.naming import object_name, run_suffix, run_suffixes
+from argosy_core.job.reading.pod_groups import PodGroup, build_body, member_bags
+from argosy_core.job.tables.members import ordinal_of
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 from argosy_kube.kubernetes.acting.rendering import TemplateBook
 from argosy_kube.kubernetes.api.resources import ResourceBook

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argosy_core.job.scaling import PodNote, Scaling
+from argosy_core.job.reading.scaling import PodNote, Scaling
 from argosy_kube.port import Selector
 from argosy_testkit.fake_kube_api.lab import FakeKubeLab
 

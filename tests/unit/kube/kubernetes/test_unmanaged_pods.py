@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argosy_core.job.classes import HostPort
+from argosy_core.job.reading.classes import HostPort
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL
 from argosy_kube.port import Selector
 from argosy_testkit.fake_kube_api.lab import FakeKubeLab

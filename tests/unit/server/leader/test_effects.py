@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from argosy.lease.v1 import lease_pb2
-from argosy_core.job.rows import JobUpdates, ObjectUpdates
+from argosy_core.job.tables.rows import JobUpdates, ObjectUpdates
 from argosy_core.leader.transaction import Transaction
-from argosy_core.scheduler.events import EventDraft
+from argosy_core.scheduler.outgoing.events import EventDraft
 from argosy_server.leader.cycle.effects import merge_events, store_effects
-from argosy_store.effects import AppliedEffects
+from argosy_store.terms.effects import AppliedEffects
 
 
 def _draft(job_sets: list[int], firsts: list[int], counts: list[int], *, kind: int, text: str) -> EventDraft:

@@ -11,7 +11,7 @@ import pytest
 from argosy_core.leader import LeaderMachine, MachineSettings
 from argosy_core.leader.events import Role, Session
 from argosy_core.scheduler import forget_cluster, set_cluster, set_queues
-from argosy_core.scheduler.messages import ClusterView, QueueView
+from argosy_core.scheduler.columns.messages import ClusterView, QueueView
 from argosy_runtime.metrics import METRICS_REGISTRY
 from argosy_server.leader.sessions.executors import SyncSession
 from argosy_server.leader.sessions.outbox import SessionTable

@@ -12,7 +12,7 @@ from argosy_runtime.config import value_texts
 from argosy_server.config import ServerConfig
 from argosy_server.leader.hot import HotSettings
 from argosy_server.leader.settings import LeaderSettings, is_hot
-from argosy_store.pool_settings import PoolSettingsRow
+from argosy_store.replicas.pool_settings import PoolSettingsRow
 
 
 def _row(version: int, settings: dict[str, str]) -> PoolSettingsRow:

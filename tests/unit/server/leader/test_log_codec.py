@@ -7,10 +7,10 @@ import pytest
 
 from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.queueing import StoredWeight
-from argosy_core.scheduler.effects import LeasePlan
-from argosy_core.scheduler.messages import PromiseColumns, RoundStateColumns
+from argosy_core.scheduler.columns.messages import PromiseColumns, RoundStateColumns
+from argosy_core.scheduler.outgoing.effects import LeasePlan
 from argosy_server.leader.log.codec import decode_changes, decode_lease_batch, encode_lease_batch, encode_marker
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotFound, QuotaExceeded
-from argosy_server.api.leader_view import LogRequest
+from argosy_server.api.leadership.leader_view import LogRequest
 from argosy_server.leader.sessions.log_relays import MAX_RELAY_COUNT, WINDOW_BYTES, LogRelays
 
 QUESTION = LogRequest(

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.leader.events import Role, Session
 from argosy_core.placement import CommitRequest, SampleRequest
 from argosy_core.scheduler import MAX_NODES, ClusterView, PoolState, set_cluster, update_capacity

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from argosy_core.nodes import NodeTable, Taint
-from argosy_core.scheduler.messages import CapacityColumns
+from argosy_core.scheduler.columns.messages import CapacityColumns
 from argosy_server.leader.show.notes import NodeNotes
 
 

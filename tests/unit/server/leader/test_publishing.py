@@ -10,7 +10,7 @@ import pytest
 from argosy_core.errors import BackendUnavailable
 from argosy_eventlog.memory import MemoryLog
 from argosy_server.leader.log.publishing import ATTEMPT_S, Publisher
-from argosy_store.leader import LogState
+from argosy_store.terms.leader import LogState
 
 
 class AwayLog(MemoryLog):

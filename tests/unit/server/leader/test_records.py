@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.leader.records import split_plan
-from argosy_core.scheduler.effects import LeasePlan
-from argosy_core.scheduler.messages import RoundStateColumns
+from argosy_core.scheduler.columns.messages import RoundStateColumns
+from argosy_core.scheduler.outgoing.effects import LeasePlan
 from argosy_server.leader.log.codec import DecodedRecord, decode_lease_batch, encode_lease_batch
 
 

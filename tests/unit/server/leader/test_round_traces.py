@@ -12,11 +12,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from argosy_core.job.identity import compose_id
-from argosy_core.job.members import Members
-from argosy_core.scheduler.effects import ExecutorRows, LeasePlan
-from argosy_core.scheduler.messages import JobColumns, RoundStateColumns
+from argosy_core.job.tables.members import Members
+from argosy_core.scheduler.columns.messages import JobColumns, RoundStateColumns
+from argosy_core.scheduler.outgoing.effects import ExecutorRows, LeasePlan
 from argosy_runtime.traces import JOB_BATCH_LIMIT, Tracing
-from argosy_server.api.changes_codec import encode_submitted
+from argosy_server.api.codecs.changes_codec import encode_submitted
 from argosy_server.leader.log.codec import decode_changes, decode_lease_batch, encode_lease_batch
 from argosy_server.leader.show.round_traces import RoundTraces
 from argosy_testkit.submissions import make_request

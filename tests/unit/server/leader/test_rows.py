@@ -14,8 +14,8 @@ import numpy as np
 from argosy.executor.v1 import executor_pb2
 from argosy_core.leader.events import Role, RowsLost, Session
 from argosy_core.reconcile.spec_cache import SpecCache
-from argosy_core.scheduler.effects import ExecutorRows
-from argosy_core.scheduler.messages import SpecReference
+from argosy_core.scheduler.columns.messages import SpecReference
+from argosy_core.scheduler.outgoing.effects import ExecutorRows
 from argosy_server.leader.sessions.executors import SyncSession
 from argosy_server.leader.sessions.rows import BODY_BYTES_PER_MESSAGE, RowSender
 from argosy_server.leader.show.notes import LeaderNotes

@@ -9,7 +9,7 @@ from argosy_core.errors import BackendUnavailable
 from argosy_core.leader.instructions import Store
 from argosy_core.leader.transaction import Transaction
 from argosy_server.leader.cycle.writer import EffectWriter
-from argosy_store.effects import AppliedEffects, Effects
+from argosy_store.terms.effects import AppliedEffects, Effects
 
 
 class SlowStore:

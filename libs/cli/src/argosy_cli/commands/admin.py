@@ -20,7 +20,7 @@ from argosy_cli.output import Column, print_rows, print_value
 from argosy_cli.session import local_mesh
 
 if TYPE_CHECKING:
-    from argosy_store.inspection import Finding
+    from argosy_store.schema.inspection import Finding
 
 __all__ = ["admin"]
 
@@ -61,7 +61,7 @@ _prefix_option = click.option(
 
 def _database(settings: Settings, url: str, password_file: str) -> str:
     """Return the URL that is meant, password included."""
-    from argosy_store.connection import with_password_file
+    from argosy_store.postgres.connection import with_password_file
 
     password_file = password_file or next(filter(None, map(os.environ.get, _FILE_VARIABLES)), "")
     url = url or next(filter(None, map(os.environ.get, _VARIABLES)), "")
@@ -106,9 +106,9 @@ def migrate(
     administrator; once they are there, the migrator's own rights do for every later migration.
     """
     from argosy_store import migrate as migrate_database
-    from argosy_store.migrate import as_role
-    from argosy_store.roles import grant_rights, make_roles, role_name
-    from argosy_store.versions import read_version
+    from argosy_store.schema.migrate import as_role
+    from argosy_store.schema.roles import grant_rights, make_roles, role_name
+    from argosy_store.schema.versions import read_version
 
     settings = settings_of(context)
     url = _database(settings, database_url, database_password_file)
@@ -140,9 +140,9 @@ def upgrade(context: click.Context, *, database_url: str, database_password_file
     Pods run on meanwhile. Stop servers, samplers and executors first, start those of this version afterwards. Refused
     while somebody leads or is connected. Exits with 1 if something has to be done, and says what.
     """
-    from argosy_store.migrate import as_role
-    from argosy_store.roles import grant_rights, make_roles, role_name
-    from argosy_store.upgrade import upgrade as upgrade_database
+    from argosy_store.schema.migrate import as_role
+    from argosy_store.schema.roles import grant_rights, make_roles, role_name
+    from argosy_store.schema.upgrade import upgrade as upgrade_database
 
     settings = settings_of(context)
     url = _database(settings, database_url, database_password_file)
@@ -178,7 +178,7 @@ def _print_findings(settings: Settings, findings: Sequence[Finding]) -> ExitCode
 
 def _passwords(entries: tuple[str, ...]) -> dict[str, str]:
     """Return passwords by role."""
-    from argosy_store.connection import read_password
+    from argosy_store.postgres.connection import read_password
 
     passwords = {}
     for entry in entries:
@@ -199,7 +199,7 @@ def check(context: click.Context, *, database_url: str, database_password_file: 
 
     Exits with 1 if something has to be done, and says what.
     """
-    from argosy_store.inspection import inspect_database
+    from argosy_store.schema.inspection import inspect_database
 
     settings = settings_of(context)
     url = _database(settings, database_url, database_password_file)
@@ -217,7 +217,7 @@ def roles(context: click.Context, *, prefix: str, database: str, schema: str) ->
 
     Rights on tables are granted by `argosy admin migrate --grant`.
     """
-    from argosy_store.roles import ROLES, role_name, roles_script
+    from argosy_store.schema.roles import ROLES, role_name, roles_script
 
     settings = settings_of(context)
     script = roles_script(prefix, database=database, schema=schema)

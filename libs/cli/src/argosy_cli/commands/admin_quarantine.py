@@ -12,7 +12,7 @@ from argosy_cli.options import Settings, output_options, settings_of
 from argosy_cli.output import Column, print_rows, print_value
 
 if TYPE_CHECKING:
-    from argosy_store.suspects import SetAsideRow
+    from argosy_store.terms.suspects import SetAsideRow
 
 __all__ = ["quarantine_group"]
 
@@ -43,7 +43,7 @@ def quarantine_group(
     @click.pass_context
     def list_command(context: click.Context, *, database_url: str, database_password_file: str) -> None:
         """List what is set aside, oldest first."""
-        from argosy_store.suspects import list_set_aside
+        from argosy_store.terms.suspects import list_set_aside
 
         settings = settings_of(context)
         rows = list_set_aside(database(settings, database_url, database_password_file))
@@ -69,7 +69,7 @@ def quarantine_group(
         context: click.Context, *, kind: str, key: str, pool: str, database_url: str, database_password_file: str
     ) -> None:
         """Let something be tried again: changes and clusters at once, the rest by the next leader."""
-        from argosy_store.suspects import retry_set_aside
+        from argosy_store.terms.suspects import retry_set_aside
 
         settings = settings_of(context)
         retry_set_aside(database(settings, database_url, database_password_file), pool, kind=kind, key=key)
@@ -86,7 +86,7 @@ def quarantine_group(
         context: click.Context, *, kind: str, key: str, pool: str, database_url: str, database_password_file: str
     ) -> None:
         """Give up a change or a record for good."""
-        from argosy_store.suspects import drop_set_aside
+        from argosy_store.terms.suspects import drop_set_aside
 
         settings = settings_of(context)
         drop_set_aside(database(settings, database_url, database_password_file), pool, kind=kind, key=key)

@@ -12,7 +12,7 @@ from argosy_cli.options import Settings, output_options, settings_of
 from argosy_cli.output import Column, print_rows
 
 if TYPE_CHECKING:
-    from argosy_store.ended_sessions import EndedSession
+    from argosy_store.terms.ended_sessions import EndedSession
 
 __all__ = ["sessions_command"]
 
@@ -33,7 +33,7 @@ def sessions_command(
     @click.pass_context
     def sessions(context: click.Context, *, database_url: str, database_password_file: str) -> None:
         """List sessions of samplers and executors that leaders ended for what was said there, oldest first."""
-        from argosy_store.ended_sessions import list_ended_sessions
+        from argosy_store.terms.ended_sessions import list_ended_sessions
 
         settings = settings_of(context)
         rows = list_ended_sessions(database(settings, database_url, database_password_file))

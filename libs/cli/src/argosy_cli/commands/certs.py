@@ -11,7 +11,7 @@ import click
 from argosy_cli.options import output_options, settings_of
 from argosy_cli.output import print_value
 from argosy_core.access import ClusterPart
-from argosy_core.job.findings import is_dns_name
+from argosy_core.job.reading.findings import is_dns_name
 
 __all__ = ["certs"]
 

@@ -26,7 +26,7 @@ from argosy_core.errors import AlreadyExists, ArgosyError, InvalidRequest, NotFo
 
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, JobDraft
-    from argosy_core.job.scaling_rules import ScalingRules
+    from argosy_core.job.reading.scaling_rules import ScalingRules
 
 __all__ = ["DEFAULT_IMAGE", "DEFAULT_QUEUE", "Array", "make_drafts", "read_array", "run", "submit_drafts"]
 
@@ -256,7 +256,7 @@ def _scaling(times: str, size: tuple[str, str]) -> ScalingRules:
     Raises:
         InvalidRequest: It is no range, or does not hold the size itself.
     """
-    from argosy_core.job.scaling_rules import ScalingRules
+    from argosy_core.job.reading.scaling_rules import ScalingRules
     from argosy_core.resources import format_amount, parse_quantity
 
     match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,3})?)-(\d{1,3}(?:\.\d{1,3})?)", times)

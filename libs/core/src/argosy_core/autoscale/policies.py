@@ -1,4 +1,4 @@
-"""The policy of a pod, as its annotations say it; `argosy_core.job.scaling` has their names and forms.
+"""The policy of a pod, as its annotations say it; `argosy_core.job.reading.scaling` has their names and forms.
 
 Source: design section 5, "Resize"; docs/autoscale.md "The agent".
 """
@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from argosy_core.autoscale.amounts import Amounts
 from argosy_core.autoscale.events import ScalingPolicy
-from argosy_core.job.scaling import read_scaling
+from argosy_core.job.reading.scaling import read_scaling
 
 __all__ = ["read_policy"]
 

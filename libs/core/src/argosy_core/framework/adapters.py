@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.framework.cycle import Cycle
-from argosy_core.job.classes import HostPort, SchedulingClass
+from argosy_core.job.reading.classes import HostPort, SchedulingClass
 from argosy_core.nodes import HOSTNAME_LABEL, NodeFlag, NodeTable, Taint
 from argosy_core.resources import PODS
 

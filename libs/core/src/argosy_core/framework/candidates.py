@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from argosy_core.arrays import find_begins
 from argosy_core.framework.faults import Fault
-from argosy_core.job.classes import SchedulingClass
+from argosy_core.job.reading.classes import SchedulingClass
 
 __all__ = ["CandidateCycle", "Entries"]
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from argosy_core.framework.faults import Fault
 from argosy_core.framework.pods import ClassTable, PodBatch
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import Members
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.tables.members import Members
 from argosy_core.nodes import NodeSpec, NodeTable
 
 __all__ = ["Cycle", "NodesChanged", "PlacementBatch"]

@@ -15,9 +15,9 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.class_columns import ClassColumns
-from argosy_core.job.classes import HostPort, MatchExpression, SchedulingClass, Toleration
-from argosy_core.job.ids import grow
+from argosy_core.job.reading.classes import HostPort, MatchExpression, SchedulingClass, Toleration
+from argosy_core.job.tables.class_columns import ClassColumns
+from argosy_core.job.tables.ids import grow
 from argosy_core.resources import ResourceAxis
 
 __all__ = ["ClassTable", "PartTable", "PodBatch", "Selector"]

@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from argosy_core.arrays import Int64s
-from argosy_core.job.rows import HeldAmounts
+from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.leader.events import OriginKind, Published, StatesReported
 from argosy_core.leader.instructions import Acknowledge, Publish
 from argosy_core.leader.intake import Intake

@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 
 from argosy_core.arrays import Int64s
 from argosy_core.framework import Verdicts
-from argosy_core.job.members import Members
-from argosy_core.job.rows import HeldAmounts
+from argosy_core.job.tables.members import Members
+from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.leader.transaction import SetAside
 from argosy_core.placement import CommitReply, DecisionProfile, SampleReply
 from argosy_core.scheduler import (

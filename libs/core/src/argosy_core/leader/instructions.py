@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from argosy_core.framework import Framework, PermitBatch
-from argosy_core.job.permit_rules import PermitRules
+from argosy_core.job.reading.permit_rules import PermitRules
 from argosy_core.leader.events import Session
 from argosy_core.leader.transaction import Transaction
 from argosy_core.placement import CommitRequest, Placements, SampleRequest

@@ -17,9 +17,9 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
-from argosy_core.job.after import join_after
-from argosy_core.job.members import Members
-from argosy_core.job.options import join_options
+from argosy_core.job.reading.after import join_after
+from argosy_core.job.reading.options import join_options
+from argosy_core.job.tables.members import Members
 from argosy_core.leader.events import (
     Change,
     ChangesRead,
@@ -59,8 +59,8 @@ from argosy_core.scheduler import (
     take_states,
     unheard_states,
 )
-from argosy_core.scheduler.codes import OBJECT_CANCELLED, OBJECT_RUNNING, OBJECT_SUCCEEDED
-from argosy_core.scheduler.messages import ClusterRuns
+from argosy_core.scheduler.columns.codes import OBJECT_CANCELLED, OBJECT_RUNNING, OBJECT_SUCCEEDED
+from argosy_core.scheduler.columns.messages import ClusterRuns
 
 __all__ = ["Intake", "Lacking", "join_jobs"]
 

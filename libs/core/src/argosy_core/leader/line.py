@@ -13,7 +13,7 @@ import numpy as np
 
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.leader.events import Session, StatesReported, Stored
 from argosy_core.leader.instructions import Store
 from argosy_core.leader.term import Term

@@ -24,13 +24,13 @@ import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Float64s, Int8s, Int32s, Int64s
 from argosy_core.framework import Framework, JobBatch, PermitBatch, Point, Verdicts, objects
-from argosy_core.job.live import CANCEL_REQUESTED, IN_FLIGHT
+from argosy_core.job.tables.live import CANCEL_REQUESTED, IN_FLIGHT
 from argosy_core.leader.events import PluginAnswered, StatesReported
 from argosy_core.leader.instructions import CallPlugin
 from argosy_core.leader.term import Term
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import ClusterRuns, LeasePlan, give_up_placements, lease_columns
-from argosy_core.scheduler.codes import OBJECT_CANCELLED, OBJECT_FAILED, OBJECT_LOST, RUN_LEASED
+from argosy_core.scheduler.columns.codes import OBJECT_CANCELLED, OBJECT_FAILED, OBJECT_LOST, RUN_LEASED
 
 __all__ = ["Permits"]
 

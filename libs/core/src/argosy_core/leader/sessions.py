@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.members import Members
-from argosy_core.job.rows import HeldAmounts
+from argosy_core.job.tables.members import Members
+from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.leader.events import AmountsHeld, Bound, CapacityTold, ClusterSettings, MovesNamed, Role, Session
 from argosy_core.leader.instructions import (
     ClassDefinitions,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from argosy_core.job.rows import HeldAmounts, JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
+from argosy_core.job.tables.rows import HeldAmounts, JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
 from argosy_core.scheduler import EventDraft, Refusals, RoundStateColumns, StateEffects
 
 __all__ = ["SetAside", "Transaction"]

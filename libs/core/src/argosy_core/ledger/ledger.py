@@ -26,10 +26,10 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.framework import ClassTable
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import Members, MemberSet
-from argosy_core.job.permit_rules import PermitRules
-from argosy_core.job.scaling import SCALED
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.reading.permit_rules import PermitRules
+from argosy_core.job.reading.scaling import SCALED
+from argosy_core.job.tables.members import Members, MemberSet
 from argosy_core.ledger.permit_records import PermitSettings
 from argosy_core.ledger.permits import PermitBook
 from argosy_core.ledger.placements import Hold, PlacementTable, unmanaged_keys

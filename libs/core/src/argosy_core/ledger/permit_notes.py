@@ -29,7 +29,7 @@ import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.scaling import PERMIT_ANNOTATION, SCALED, read_amounts
+from argosy_core.job.reading.scaling import PERMIT_ANNOTATION, SCALED, read_amounts
 from argosy_core.ledger.scaled_pods import UNBOUNDED, ScaledPodTable
 from argosy_core.resources import CPU
 

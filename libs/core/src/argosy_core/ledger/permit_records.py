@@ -11,8 +11,8 @@ from enum import IntEnum
 
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.permit_rules import PermitRules
-from argosy_core.job.scaling import SCALED, read_amounts
+from argosy_core.job.reading.permit_rules import PermitRules
+from argosy_core.job.reading.scaling import SCALED, read_amounts
 
 __all__ = ["NodeBooks", "PermitSettings", "RefusalReason"]
 

@@ -45,8 +45,8 @@ import numpy as np
 
 from argosy_core.arrays import Bools, Float64s, Int8s, Int32s, Int64s
 from argosy_core.errors import InvalidRequest, InvariantViolation
-from argosy_core.job.members import Members
-from argosy_core.job.scaling import SCALED, Scaling
+from argosy_core.job.reading.scaling import SCALED, Scaling
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger.permit_notes import NotedPermits
 from argosy_core.ledger.permit_records import NodeBooks, PermitSettings, RefusalReason
 from argosy_core.ledger.placements import PlacementTable

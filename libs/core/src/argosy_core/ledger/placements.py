@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.key_index import LOWEST_KEY, KeyIndex
-from argosy_core.job.members import Members
+from argosy_core.job.tables.key_index import LOWEST_KEY, KeyIndex
+from argosy_core.job.tables.members import Members
 
 __all__ = ["Hold", "PlacementTable", "unmanaged_keys"]
 

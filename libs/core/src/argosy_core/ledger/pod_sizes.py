@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 
 from argosy_core.arrays import Int8s, Int64s
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger.permits import PermitBook
 from argosy_core.ledger.placements import PlacementTable
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.framework import ClassTable
-from argosy_core.job.members import Members
-from argosy_core.job.scaling import SCALED
+from argosy_core.job.reading.scaling import SCALED
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger.permits import PermitBook
 from argosy_core.ledger.placements import PlacementTable
 from argosy_core.nodes import NodeFlag, NodeTable

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.classes import HostPort
-from argosy_core.job.members import Members
-from argosy_core.job.scaling import Scaling
+from argosy_core.job.reading.classes import HostPort
+from argosy_core.job.reading.scaling import Scaling
+from argosy_core.job.tables.members import Members
 
 __all__ = ["LedgerTotals", "ListOutcome", "ObserveOutcome", "PodEvents"]
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.key_index import KeyIndex
+from argosy_core.job.tables.key_index import KeyIndex
 from argosy_core.ledger.records import PodEvents
 
 __all__ = ["RunPods"]

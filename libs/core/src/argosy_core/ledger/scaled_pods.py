@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
-from argosy_core.job.key_index import LOWEST_KEY, KeyIndex
-from argosy_core.job.scaling import SCALED
+from argosy_core.job.reading.scaling import SCALED
+from argosy_core.job.tables.key_index import LOWEST_KEY, KeyIndex
 
 __all__ = ["UNBOUNDED", "ScaledPodTable"]
 

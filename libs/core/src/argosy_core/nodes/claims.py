@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from argosy_core.job.classes import HostPort
+from argosy_core.job.reading.classes import HostPort
 
 __all__ = ["PortClaims"]
 

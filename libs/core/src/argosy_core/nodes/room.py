@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from argosy_core.job.classes import HostPort
+from argosy_core.job.reading.classes import HostPort
 from argosy_core.nodes.claims import PortClaims
 
 __all__ = ["Asked", "Room"]

@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.classes import HostPort
+from argosy_core.job.reading.classes import HostPort
 from argosy_core.nodes.claims import PortClaims
 from argosy_core.nodes.groups import HOSTNAME_LABEL, GroupTable, NodeGroup, Taint
 from argosy_core.resources import DEFAULT_AXIS, PODS, ResourceAxis

@@ -25,8 +25,8 @@ import numpy.typing as npt
 from argosy_core.arrays import find_begins
 from argosy_core.errors import InvalidRequest, NotFound
 from argosy_core.framework import DECISION, CandidateCycle, Entries, Fault, Framework, Point
-from argosy_core.job.classes import HostPort, SchedulingClass
-from argosy_core.job.interning import distinct
+from argosy_core.job.reading.classes import HostPort, SchedulingClass
+from argosy_core.job.tables.interning import distinct
 from argosy_core.nodes import Room
 
 __all__ = [

@@ -18,7 +18,7 @@ import numpy as np
 from argosy_core.arrays import Int8s, Int32s, Int64s
 from argosy_core.framework import Cycle, Framework, PlacementBatch, Point
 from argosy_core.gang import GangPlaces, SubGroup, Topology, place_gang
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeTable
 from argosy_core.placement.messages import SampleReply

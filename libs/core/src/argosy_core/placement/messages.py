@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from argosy_core.arrays import Bools, Float32s, Int8s, Int32s, Int64s
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 
 __all__ = ["CommitReply", "CommitRequest", "Placements", "SampleReply", "SampleRequest"]
 

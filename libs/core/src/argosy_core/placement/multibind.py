@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import Framework, PlacementBatch, Point
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeFlag, Room
 

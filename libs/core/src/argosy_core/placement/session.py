@@ -18,9 +18,9 @@ import numpy as np
 from argosy_core.arrays import Int8s, Int32s
 from argosy_core.errors import NotAllowedNow, StateConflict
 from argosy_core.framework import PlacementBatch, Point
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.members import Members
-from argosy_core.job.rows import HeldAmounts
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.tables.members import Members
+from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.ledger import NodeLedger
 from argosy_core.ledger.records import ListOutcome
 from argosy_core.placement.messages import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest

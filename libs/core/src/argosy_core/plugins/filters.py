@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.framework import ClassTable, Cycle
-from argosy_core.job.classes import Toleration
+from argosy_core.job.reading.classes import Toleration
 from argosy_core.nodes import NodeFlag, NodeGroup, Taint
 from argosy_core.plugins.groups import GroupResults
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.framework import ClassTable, Cycle, Framework
-from argosy_core.job.classes import MatchExpression, SchedulingClass
+from argosy_core.job.reading.classes import MatchExpression, SchedulingClass
 from argosy_core.nodes import HOSTNAME_LABEL, NodeFlag, NodeGroup, NodeTable
 from argosy_core.plugins.explanations import count_and_compare
 from argosy_core.plugins.registry import DEFAULT_PROFILE, FILTERS, Profile, build_framework

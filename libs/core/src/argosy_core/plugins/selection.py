@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.framework import ClassTable, Cycle, Selector
-from argosy_core.job.classes import MatchExpression
+from argosy_core.job.reading.classes import MatchExpression
 from argosy_core.nodes import HOSTNAME_LABEL, PER_NODE_LABELS, NodeGroup, NodeTable
 from argosy_core.plugins.groups import GroupResults
 

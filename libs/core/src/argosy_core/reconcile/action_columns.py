@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.columns import Creates, Deletes
 from argosy_core.reconcile.object_table import ObjectTable, Recipe
 

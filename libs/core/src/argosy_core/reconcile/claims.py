@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.columns import Observations
 
 __all__ = ["PoolClaims"]

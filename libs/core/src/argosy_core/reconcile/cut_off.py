@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.members import Members
-from argosy_core.job.stop_note import read_stop_note
+from argosy_core.job.reading.stop_note import read_stop_note
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.columns import Observations, RunRows
 from argosy_core.reconcile.object_table import ObjectTable
 

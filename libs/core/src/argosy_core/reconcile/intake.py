@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.kinds import kind_name
-from argosy_core.job.members import Members
+from argosy_core.job.reading.kinds import kind_name
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.columns import Observations, RunRows
 from argosy_core.reconcile.kind_table import POD_KIND
 from argosy_core.reconcile.machine import Phase

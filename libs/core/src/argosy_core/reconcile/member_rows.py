@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from argosy_core.job.members import member_of
-from argosy_core.job.pod_groups import is_of_groups, member_bags
+from argosy_core.job.reading.pod_groups import is_of_groups, member_bags
+from argosy_core.job.tables.members import member_of
 from argosy_core.reconcile.columns import RunRows
 
 __all__ = ["with_member_bags"]

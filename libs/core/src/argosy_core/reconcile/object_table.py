@@ -16,9 +16,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.key_index import KeyIndex
-from argosy_core.job.members import Members
 from argosy_core.job.states import IS_RUN_TERMINAL, InvalidTransition, ObjectState
+from argosy_core.job.tables.key_index import KeyIndex
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.kind_table import KindTable
 from argosy_core.reconcile.machine import Event, Phase, look_up
 

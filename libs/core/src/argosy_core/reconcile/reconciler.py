@@ -35,8 +35,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.members import Members
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_MAY_FOLLOW, FailureKind, ObjectState
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.action_columns import build_creates, build_deletes, is_same_object
 from argosy_core.reconcile.columns import (
     Actions,

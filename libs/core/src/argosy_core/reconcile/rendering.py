@@ -18,13 +18,12 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.findings import Findings
 from argosy_core.job.identity import compose_id
-from argosy_core.job.kinds import POD, kind_name, kind_of_group
-from argosy_core.job.members import MAX_MEMBER, MAX_STORED_ATTEMPT, attempt_of, member_key, member_of, ordinal_of
-from argosy_core.job.naming import object_name
-from argosy_core.job.pod_groups import AWAITED_LABEL, GROUP_LABEL, MEMBER_NAME, MEMBER_NOTE, MemberSheet
-from argosy_core.job.references import (
+from argosy_core.job.reading.findings import Findings
+from argosy_core.job.reading.kinds import POD, kind_name, kind_of_group
+from argosy_core.job.reading.naming import object_name
+from argosy_core.job.reading.pod_groups import AWAITED_LABEL, GROUP_LABEL, MEMBER_NAME, MEMBER_NOTE, MemberSheet
+from argosy_core.job.reading.references import (
     REFERENCE_PATHS,
     TYPED,
     Declared,
@@ -32,7 +31,8 @@ from argosy_core.job.references import (
     has_declarations,
     read_declarations,
 )
-from argosy_core.job.spec import base_names
+from argosy_core.job.reading.spec import base_names
+from argosy_core.job.tables.members import MAX_MEMBER, MAX_STORED_ATTEMPT, attempt_of, member_key, member_of, ordinal_of
 
 __all__ = [
     "INSTALLATION_LABEL",

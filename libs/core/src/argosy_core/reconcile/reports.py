@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.members import Members
 from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
+from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.columns import ReportBatch
 from argosy_core.reconcile.object_table import ObjectTable
 

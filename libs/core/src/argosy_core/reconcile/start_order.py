@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.members import attempt_of, member_key
-from argosy_core.job.pod_groups import read_sheet
+from argosy_core.job.reading.pod_groups import read_sheet
 from argosy_core.job.states import ObjectState
+from argosy_core.job.tables.members import attempt_of, member_key
 from argosy_core.reconcile.machine import Phase
 from argosy_core.reconcile.object_table import ObjectTable
 

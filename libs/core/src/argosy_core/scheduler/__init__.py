@@ -7,7 +7,7 @@ or publish. Call them from one thread. Time is `now_s`, seconds since the Unix e
 Setting up::
 
     state = PoolState(settings)                                   # RoundSettings
-    define_classes(state, {class_id: definition})                 # argosy_core.job.classes JSON
+    define_classes(state, {class_id: definition})                 # argosy_core.job.reading.classes JSON
     set_queues(state, [QueueView...])                             # adds or changes
     remove_queues(state, [queue_id...])
     define_job_sets(state, [JobSetView...])
@@ -75,42 +75,7 @@ Views::
 Source: design section 5 and 6; seed 003.
 """
 
-from argosy_core.scheduler.asking import hold_up
-from argosy_core.scheduler.causes import ClusterStanding, explain_by_nodes
-from argosy_core.scheduler.effects import (
-    ChangeRequestEffects,
-    EndedMembers,
-    ExecutorRows,
-    LeaseEffects,
-    LeasePlan,
-    LoadedColumns,
-    LoadedObjects,
-    LoadedRuns,
-    RecoverEffects,
-    RefusedEffects,
-    RowsMissing,
-    StateEffects,
-    TakeEffects,
-)
-from argosy_core.scheduler.events import EventDraft, EventGroup
-from argosy_core.scheduler.held_amounts import take_held_amounts
-from argosy_core.scheduler.ingest import apply_ingested, draft_ingest, give_up_placements, refuse_leases
-from argosy_core.scheduler.intake import (
-    class_definitions,
-    define_classes,
-    define_job_sets,
-    missing,
-    note_ended,
-    queue_weights,
-    remove_queues,
-    set_cluster,
-    set_queues,
-    take_change_requests,
-    take_jobs,
-    update_capacity,
-)
-from argosy_core.scheduler.invariants import check_invariants
-from argosy_core.scheduler.messages import (
+from argosy_core.scheduler.columns.messages import (
     CapacityColumns,
     ChangeRequestColumns,
     ClusterRuns,
@@ -125,23 +90,9 @@ from argosy_core.scheduler.messages import (
     SpecReference,
     StateColumns,
 )
-from argosy_core.scheduler.orphans import cancel_orphans
-from argosy_core.scheduler.outcomes import failed_states, forget_cluster, silent_states, take_states, unheard_states
-from argosy_core.scheduler.outlook import QueueBefore, QueueStanding, StartBand
-from argosy_core.scheduler.plan import lease_columns
-from argosy_core.scheduler.preempting import preempt
-from argosy_core.scheduler.promised import BrokenBy, PromisedStart
-from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
-from argosy_core.scheduler.refusals import Refusals
-from argosy_core.scheduler.results import RoundStatistics
-from argosy_core.scheduler.round import Round, begin_round, next_due_s
-from argosy_core.scheduler.settings import RoundSettings
-from argosy_core.scheduler.shares import PoolShares, QueueShares, ResourceCapacity, ResourceShares, shares
-from argosy_core.scheduler.state import PoolState
-from argosy_core.scheduler.tables import MAX_NODES, MAX_TOTAL, check_growth
-from argosy_core.scheduler.tuning import change_settings
-from argosy_core.scheduler.unfit import UnfitJobs, fail_unfit, settle_missing
-from argosy_core.scheduler.views import (
+from argosy_core.scheduler.explain.causes import ClusterStanding, explain_by_nodes
+from argosy_core.scheduler.explain.outlook import QueueBefore, QueueStanding, StartBand
+from argosy_core.scheduler.explain.views import (
     ClusterReason,
     Explanation,
     FilterCount,
@@ -153,6 +104,61 @@ from argosy_core.scheduler.views import (
     last_round,
     standings,
 )
+from argosy_core.scheduler.incoming.ingest import apply_ingested, draft_ingest, give_up_placements, refuse_leases
+from argosy_core.scheduler.incoming.intake import (
+    class_definitions,
+    define_classes,
+    define_job_sets,
+    missing,
+    note_ended,
+    queue_weights,
+    remove_queues,
+    set_cluster,
+    set_queues,
+    take_change_requests,
+    take_jobs,
+    update_capacity,
+)
+from argosy_core.scheduler.incoming.orphans import cancel_orphans
+from argosy_core.scheduler.incoming.unfit import UnfitJobs, fail_unfit, settle_missing
+from argosy_core.scheduler.invariants import check_invariants
+from argosy_core.scheduler.memory.held_amounts import take_held_amounts
+from argosy_core.scheduler.memory.promised import BrokenBy, PromisedStart
+from argosy_core.scheduler.memory.results import RoundStatistics
+from argosy_core.scheduler.memory.state import PoolState
+from argosy_core.scheduler.memory.tables import MAX_NODES, MAX_TOTAL, check_growth
+from argosy_core.scheduler.outgoing.effects import (
+    ChangeRequestEffects,
+    EndedMembers,
+    ExecutorRows,
+    LeaseEffects,
+    LeasePlan,
+    LoadedColumns,
+    LoadedObjects,
+    LoadedRuns,
+    RecoverEffects,
+    RefusedEffects,
+    RowsMissing,
+    StateEffects,
+    TakeEffects,
+)
+from argosy_core.scheduler.outgoing.events import EventDraft, EventGroup
+from argosy_core.scheduler.outgoing.refusals import Refusals
+from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
+from argosy_core.scheduler.rounds.plan import lease_columns
+from argosy_core.scheduler.rounds.round import Round, begin_round, next_due_s
+from argosy_core.scheduler.runs.outcomes import (
+    failed_states,
+    forget_cluster,
+    silent_states,
+    take_states,
+    unheard_states,
+)
+from argosy_core.scheduler.runs.preempting import preempt
+from argosy_core.scheduler.settings import RoundSettings
+from argosy_core.scheduler.tuning import change_settings
+from argosy_core.scheduler.turns.asking import hold_up
+from argosy_core.scheduler.turns.shares import PoolShares, QueueShares, ResourceCapacity, ResourceShares, shares
 
 __all__ = [
     "MAX_NODES",

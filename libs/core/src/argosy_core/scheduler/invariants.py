@@ -13,15 +13,15 @@ import numpy.typing as npt
 from argosy_core.arrays import Int32s
 from argosy_core.errors import InvariantViolation
 from argosy_core.framework import Point
-from argosy_core.job.live import AWAITING, CANCEL_REQUESTED, IN_FLIGHT, ON_HOLD, PENDING, STOP_SENT, TIMED_OUT
+from argosy_core.job.tables.live import AWAITING, CANCEL_REQUESTED, IN_FLIGHT, ON_HOLD, PENDING, STOP_SENT, TIMED_OUT
 from argosy_core.placement import KIND_BITS
-from argosy_core.scheduler.codes import (
+from argosy_core.scheduler.columns.codes import (
     JOB_QUEUED,
     JOB_RUNNING,
 )
-from argosy_core.scheduler.preempting import are_preempted
-from argosy_core.scheduler.run_members import run_states
-from argosy_core.scheduler.state import PoolState
+from argosy_core.scheduler.memory.run_members import run_states
+from argosy_core.scheduler.memory.state import PoolState
+from argosy_core.scheduler.runs.preempting import are_preempted
 
 __all__ = ["check_invariants"]
 

@@ -12,13 +12,14 @@ import numpy as np
 
 from argosy_core.arrays import Float64s, Int32s, Int64s
 from argosy_core.errors import InvariantViolation
-from argosy_core.job.interning import distinct
-from argosy_core.job.live import AWAITING, BACKING_OFF, CANCEL_REQUESTED, HELD, IN_FLIGHT, STOP_SENT
-from argosy_core.job.members import Members
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_RANKS
+from argosy_core.job.tables.interning import distinct
+from argosy_core.job.tables.live import AWAITING, BACKING_OFF, CANCEL_REQUESTED, HELD, IN_FLIGHT, STOP_SENT
+from argosy_core.job.tables.members import Members
 from argosy_core.placement import Placements
 from argosy_core.queueing import MICRO
-from argosy_core.scheduler.codes import (
+from argosy_core.scheduler.backfill.promises import recover_promises
+from argosy_core.scheduler.columns.codes import (
     EVENT_CANCELLED,
     JOB_CANCELLED,
     JOB_LEASED,
@@ -30,7 +31,16 @@ from argosy_core.scheduler.codes import (
     RUN_RUNNING,
     RUN_UNKNOWN,
 )
-from argosy_core.scheduler.effects import (
+from argosy_core.scheduler.columns.messages import ClusterRuns, RoundStateColumns
+from argosy_core.scheduler.columns.rows import job_ends
+from argosy_core.scheduler.incoming.ingest import executor_rows
+from argosy_core.scheduler.incoming.intake import add_jobs, define_job_sets
+from argosy_core.scheduler.memory.held_amounts import take_held_amounts
+from argosy_core.scheduler.memory.results import BagFailure
+from argosy_core.scheduler.memory.run_members import add_members, follow_members, run_states
+from argosy_core.scheduler.memory.state import PoolState
+from argosy_core.scheduler.memory.weighing import weigh_again
+from argosy_core.scheduler.outgoing.effects import (
     EndedMembers,
     LeasePlan,
     LoadedColumns,
@@ -38,23 +48,13 @@ from argosy_core.scheduler.effects import (
     RecoverEffects,
     RowsMissing,
 )
-from argosy_core.scheduler.events import EventBuffer
-from argosy_core.scheduler.held_amounts import take_held_amounts
-from argosy_core.scheduler.ingest import executor_rows
-from argosy_core.scheduler.intake import add_jobs, define_job_sets
-from argosy_core.scheduler.lease_rates import empty_buckets
-from argosy_core.scheduler.messages import ClusterRuns, RoundStateColumns
-from argosy_core.scheduler.plan import time_out_runs
-from argosy_core.scheduler.preempting import recover_preempted
-from argosy_core.scheduler.progress import broken_runs
-from argosy_core.scheduler.promises import recover_promises
-from argosy_core.scheduler.results import BagFailure
-from argosy_core.scheduler.retrying import back_off_s, run_back_off_s
-from argosy_core.scheduler.rows import job_ends
-from argosy_core.scheduler.run_members import add_members, follow_members, run_states
-from argosy_core.scheduler.state import PoolState
-from argosy_core.scheduler.unheard import note_unheard
-from argosy_core.scheduler.weighing import weigh_again
+from argosy_core.scheduler.outgoing.events import EventBuffer
+from argosy_core.scheduler.rounds.plan import time_out_runs
+from argosy_core.scheduler.runs.preempting import recover_preempted
+from argosy_core.scheduler.runs.progress import broken_runs
+from argosy_core.scheduler.runs.retrying import back_off_s, run_back_off_s
+from argosy_core.scheduler.runs.unheard import note_unheard
+from argosy_core.scheduler.turns.lease_rates import empty_buckets
 
 __all__ = ["adopt_plan", "placements_of", "recover", "rows_missing"]
 

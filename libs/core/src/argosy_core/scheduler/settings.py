@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.permit_rules import PermitRules
+from argosy_core.job.reading.permit_rules import PermitRules
 from argosy_core.placement.decision import DecisionProfile
 from argosy_core.placement.strategies import STRATEGIES
 from argosy_core.plugins import decision_framework

@@ -8,9 +8,9 @@ from __future__ import annotations
 from argosy_core.errors import NotAllowedNow
 from argosy_core.framework import Point
 from argosy_core.placement import DecisionProfile
+from argosy_core.scheduler.memory.state import PoolState
+from argosy_core.scheduler.memory.weighing import weigh_again
 from argosy_core.scheduler.settings import RoundSettings
-from argosy_core.scheduler.state import PoolState
-from argosy_core.scheduler.weighing import weigh_again
 
 __all__ = ["change_settings"]
 

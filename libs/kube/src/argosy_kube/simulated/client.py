@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotFound
-from argosy_core.job.scaling import SCALED
+from argosy_core.job.reading.scaling import SCALED
 from argosy_core.reconcile import Creates, Deletes
 from argosy_kube.port import CreateResult, DeleteResult, NodeDescription, NodeEvents, ObjectEvents, Selector, WatchGone
 from argosy_kube.simulated import wire

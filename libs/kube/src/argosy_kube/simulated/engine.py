@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.errors import NotFound
-from argosy_core.job.members import member_of
+from argosy_core.job.tables.members import member_of
 from argosy_core.reconcile import Creates, Deletes
 from argosy_core.resources import CPU
 from argosy_kube.port import (

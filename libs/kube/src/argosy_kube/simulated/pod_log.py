@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from argosy_core.errors import NotFound
-from argosy_core.job.members import attempt_of
+from argosy_core.job.tables.members import attempt_of
 from argosy_kube.port import Change, PodPhase
 from argosy_kube.simulated.engine import ClusterEngine
 from argosy_kube.simulated.objects import EventBlock, EventColumns

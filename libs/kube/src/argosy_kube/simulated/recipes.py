@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.kinds import kind_name
-from argosy_core.job.requests import effective_request
-from argosy_core.job.scaling import QUEUE_ANNOTATION
-from argosy_core.job.stop_note import STOP_AFTER_ANNOTATION
+from argosy_core.job.reading.kinds import kind_name
+from argosy_core.job.reading.requests import effective_request
+from argosy_core.job.reading.scaling import QUEUE_ANNOTATION
+from argosy_core.job.reading.stop_note import STOP_AFTER_ANNOTATION
 from argosy_core.resources import parse_quantity
 from argosy_kube.port import (
     EXIT_CODE_ANNOTATION,

@@ -20,7 +20,7 @@ from argosy_core.autoscale.events import (
     ScalingPolicy,
 )
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
-from argosy_core.job.scaling import SCALED
+from argosy_core.job.reading.scaling import SCALED
 from argosy_kube.port import Change, ObjectEvents, PodPhase, Selector
 from argosy_kube.scaler_port import PodEvent
 from argosy_kube.simulated.client import SimulatedCluster

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from argosy_core.job.scaling import Scaling, read_scaling
-from argosy_core.job.stop_note import STOP_AFTER_ANNOTATION, parse_stop_after
+from argosy_core.job.reading.scaling import Scaling, read_scaling
+from argosy_core.job.reading.stop_note import STOP_AFTER_ANNOTATION, parse_stop_after
 from argosy_kube.port import Int16Array, Int64Array, ObjectEvents, Selector
 from argosy_kube.simulated.objects import EventBlock, EventColumns
 

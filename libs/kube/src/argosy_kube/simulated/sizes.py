@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.scaling import SCALED, SWITCH_ANNOTATION, read_amounts, read_scaling
+from argosy_core.job.reading.scaling import SCALED, SWITCH_ANNOTATION, read_amounts, read_scaling
 from argosy_core.resources import CPU
 from argosy_kube.port import USE_ANNOTATION, Change, PodPhase, UidArray
 from argosy_kube.simulated.journal import Journal

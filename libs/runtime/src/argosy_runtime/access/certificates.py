@@ -17,7 +17,7 @@ from typing import Final
 
 from argosy_core.access import ClusterPart, Principal, is_subject
 from argosy_core.errors import NotAuthenticated
-from argosy_core.job.findings import is_dns_name
+from argosy_core.job.reading.findings import is_dns_name
 
 __all__ = ["certificate_fingerprint", "certificate_principal"]
 

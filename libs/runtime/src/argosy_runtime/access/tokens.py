@@ -24,7 +24,7 @@ import yaml
 from argosy.channel_credentials import hash_token
 from argosy_core.access import ClusterPart, Principal, is_subject
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.findings import is_dns_name
+from argosy_core.job.reading.findings import is_dns_name
 from argosy_runtime.access.files import WatchedFiles
 
 __all__ = ["TokenFile", "read_tokens"]

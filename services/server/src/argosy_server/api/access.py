@@ -15,13 +15,13 @@ from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
-from argosy_server.api.cursors import read_name_token, write_name_token
+from argosy_server.api.codecs.cursors import read_name_token, write_name_token
+from argosy_server.api.codecs.job_codec import timestamp
 from argosy_server.api.grants import GrantedPermissions
-from argosy_server.api.job_codec import timestamp
 from argosy_server.api.joining import Joining
 from argosy_server.api.store_threads import StoreThreads
-from argosy_store.api import ApiStore
-from argosy_store.audit import AuditRow
+from argosy_store.replicas.api import ApiStore
+from argosy_store.replicas.audit import AuditRow
 
 __all__ = ["AccessService"]
 

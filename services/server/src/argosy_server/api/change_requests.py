@@ -21,12 +21,12 @@ from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.job.identity import handles_of_ending, parse_id
 from argosy_core.job.states import JobState
 from argosy_runtime.metrics import METRICS
-from argosy_server.api.changes_codec import encode_change_requests
-from argosy_server.api.names import NAME_RULE, is_name
-from argosy_server.api.selectors import parse_label_selector
-from argosy_store.api import ApiStore
-from argosy_store.change_requests import BoundedFilter, ChangeRequestName
-from argosy_store.job_filters import JobFilter
+from argosy_server.api.codecs.changes_codec import encode_change_requests
+from argosy_server.api.codecs.names import NAME_RULE, is_name
+from argosy_server.api.codecs.selectors import parse_label_selector
+from argosy_store.replicas.api import ApiStore
+from argosy_store.replicas.change_requests import BoundedFilter, ChangeRequestName
+from argosy_store.replicas.job_filters import JobFilter
 from argosy_store.rows import JobRecord
 
 __all__ = [

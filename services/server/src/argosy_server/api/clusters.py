@@ -13,17 +13,17 @@ import grpc
 
 from argosy.api.v1 import cluster_pb2, cluster_pb2_grpc, queue_pb2
 from argosy_core.errors import BackendUnavailable, FieldViolation, InvalidRequest, NotFound, Resource
-from argosy_core.job.findings import is_dns_name, printable
+from argosy_core.job.reading.findings import is_dns_name, printable
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
-from argosy_server.api.changes_codec import encode_cluster_changes
-from argosy_server.api.cursors import read_name_token, write_name_token
-from argosy_server.api.job_codec import timestamp
-from argosy_server.api.leader_view import ClusterGauges, NodeGauges, ScaledPod
-from argosy_server.api.routing import LeaderRouter
-from argosy_server.api.selectors import has_labels, parse_label_selector
+from argosy_server.api.codecs.changes_codec import encode_cluster_changes
+from argosy_server.api.codecs.cursors import read_name_token, write_name_token
+from argosy_server.api.codecs.job_codec import timestamp
+from argosy_server.api.codecs.selectors import has_labels, parse_label_selector
+from argosy_server.api.leadership.leader_view import ClusterGauges, NodeGauges, ScaledPod
+from argosy_server.api.leadership.routing import LeaderRouter
 from argosy_server.api.store_threads import StoreThreads
-from argosy_store.api import ApiStore
+from argosy_store.replicas.api import ApiStore
 from argosy_store.rows import ClusterRow
 
 __all__ = ["ClusterService"]

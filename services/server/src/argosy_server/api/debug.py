@@ -14,7 +14,7 @@ import grpc
 from argosy.debug.v1 import debug_pb2, debug_pb2_grpc
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
-from argosy_server.api.routing import LeaderRouter
+from argosy_server.api.leadership.routing import LeaderRouter
 
 __all__ = ["DebugService"]
 

@@ -20,14 +20,14 @@ from argosy_runtime.metrics import METRICS
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
 from argosy_server.api.change_requests import read_ids
-from argosy_server.api.cursors import WatchCursor
-from argosy_server.api.event_codec import StoredBatch, watch_responses
-from argosy_server.api.names import NAME_RULE, is_name
-from argosy_server.api.selectors import parse_label_selector
+from argosy_server.api.codecs.cursors import WatchCursor
+from argosy_server.api.codecs.event_codec import StoredBatch, watch_responses
+from argosy_server.api.codecs.names import NAME_RULE, is_name
+from argosy_server.api.codecs.selectors import parse_label_selector
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.watch import WatchHub
-from argosy_store.api import ApiStore
-from argosy_store.job_filters import JobFilter
+from argosy_store.replicas.api import ApiStore
+from argosy_store.replicas.job_filters import JobFilter
 
 __all__ = ["EventService"]
 

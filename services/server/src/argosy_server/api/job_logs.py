@@ -13,11 +13,11 @@ import grpc
 
 from argosy.api.v1 import job_pb2, job_pb2_grpc
 from argosy_core.errors import NotFound
-from argosy_core.job.pod_groups import is_of_groups
+from argosy_core.job.reading.pod_groups import is_of_groups
 from argosy_core.job.states import JobState, RunState
 from argosy_server.api.calls import Context
-from argosy_server.api.leader_view import LogRequest
-from argosy_server.api.routing import LeaderRouter
+from argosy_server.api.leadership.leader_view import LogRequest
+from argosy_server.api.leadership.routing import LeaderRouter
 from argosy_store.rows import JobRecord, RunRecord
 
 __all__ = ["find_run", "forward_log", "pod_position", "read_log"]

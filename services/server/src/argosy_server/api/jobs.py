@@ -16,8 +16,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from argosy.api.v1 import job_pb2, job_pb2_grpc
 from argosy_core.access import Verb
 from argosy_core.errors import ArgosyError, BackendUnavailable, FieldViolation, InvalidRequest, NotFound, Resource
-from argosy_core.job.findings import printable
 from argosy_core.job.identity import parse_id
+from argosy_core.job.reading.findings import printable
 from argosy_core.job.states import JobStage, JobState
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import Explanation
@@ -25,7 +25,6 @@ from argosy_runtime.access.guard import CALLER
 from argosy_runtime.traces import active
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
-from argosy_server.api.causes import explain_causes
 from argosy_server.api.change_requests import (
     ChangeRequest,
     ChangeRequestOutcome,
@@ -36,16 +35,17 @@ from argosy_server.api.change_requests import (
     read_filter,
     read_ids,
 )
-from argosy_server.api.cursors import read_handle_token, read_name_token, write_handle_token, write_name_token
-from argosy_server.api.event_codec import STATE_NAMES, state_counts
-from argosy_server.api.job_codec import explain_response, job_message
+from argosy_server.api.codecs.cursors import read_handle_token, read_name_token, write_handle_token, write_name_token
+from argosy_server.api.codecs.event_codec import STATE_NAMES, state_counts
+from argosy_server.api.codecs.job_codec import explain_response, job_message
 from argosy_server.api.job_logs import read_log
-from argosy_server.api.planning import JobPlanning
-from argosy_server.api.routing import LeaderRouter, is_forwarded
+from argosy_server.api.leadership.causes import explain_causes
+from argosy_server.api.leadership.routing import LeaderRouter, is_forwarded
 from argosy_server.api.store_threads import StoreThreads
-from argosy_server.api.submit import Submission
-from argosy_store.api import ApiStore
-from argosy_store.jobs import JobPage
+from argosy_server.api.submits.planning import JobPlanning
+from argosy_server.api.submits.submit import Submission
+from argosy_store.replicas.api import ApiStore
+from argosy_store.replicas.jobs import JobPage
 from argosy_store.rows import JobRecord
 
 __all__ = ["JobExplanations", "JobService", "LeaderJobService"]

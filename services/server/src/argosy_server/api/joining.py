@@ -17,13 +17,13 @@ from argosy.api.v1 import access_pb2
 from argosy.channel_credentials import INVITATION_PREFIX, hash_token, new_token
 from argosy.openssl import OpensslError, certificate_times, public_key, sign_request
 from argosy_core.errors import BackendUnavailable, FieldViolation, InvalidRequest, NotAllowedNow
-from argosy_core.job.findings import is_dns_name
+from argosy_core.job.reading.findings import is_dns_name
 from argosy_runtime.access.certificates import certificate_fingerprint
 from argosy_runtime.access.guard import CALLER, AccessSettings
-from argosy_server.api.job_codec import timestamp
+from argosy_server.api.codecs.job_codec import timestamp
 from argosy_server.api.store_threads import StoreThreads
-from argosy_store.api import ApiStore
-from argosy_store.identities import Certificate
+from argosy_store.replicas.api import ApiStore
+from argosy_store.replicas.identities import Certificate
 
 __all__ = ["Joining"]
 

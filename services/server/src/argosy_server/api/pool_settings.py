@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 from argosy.api.v1 import scheduling_pb2, scheduling_pb2_grpc
 from argosy_core.errors import BackendUnavailable, InvalidRequest, Resource, StateConflict
-from argosy_core.job.findings import printable
+from argosy_core.job.reading.findings import printable
 from argosy_runtime.config import setting_texts, value_texts
 from argosy_server.api.calls import Context
-from argosy_server.api.changes_codec import encode_settings_change
-from argosy_server.api.job_codec import timestamp
-from argosy_server.api.routing import LeaderRouter, is_forwarded
+from argosy_server.api.codecs.changes_codec import encode_settings_change
+from argosy_server.api.codecs.job_codec import timestamp
+from argosy_server.api.leadership.routing import LeaderRouter, is_forwarded
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.leader.hot import HotSettings
 from argosy_server.leader.settings import is_hot, require_hot, whole_key
-from argosy_store.api import ApiStore
-from argosy_store.pool_settings import PoolSettingsRow
+from argosy_store.replicas.api import ApiStore
+from argosy_store.replicas.pool_settings import PoolSettingsRow
 
 if TYPE_CHECKING:
     from argosy_server.config import ServerConfig

@@ -19,12 +19,12 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.policy import PodLevel, PodRights
-from argosy_core.job.queue_policy import QueuePolicy, read_queue_policy
-from argosy_server.api.admission import KnownQueue
-from argosy_server.api.names import is_queue_name
+from argosy_core.job.reading.policy import PodLevel, PodRights
+from argosy_core.job.reading.queue_policy import QueuePolicy, read_queue_policy
+from argosy_server.api.codecs.names import is_queue_name
 from argosy_server.api.store_threads import StoreThreads
-from argosy_store.queue_limits import QueueLimit
+from argosy_server.api.submits.admission import KnownQueue
+from argosy_store.replicas.queue_limits import QueueLimit
 from argosy_store.rows import QueueRow
 
 __all__ = ["QueueCache", "QueueStore"]

@@ -11,18 +11,18 @@ from typing import Final
 from argosy.api.v1 import queue_pb2, queue_pb2_grpc
 from argosy_core.access import Role, Verb
 from argosy_core.errors import FieldViolation, InvalidRequest, NotAllowedNow, NotPermitted, Resource
-from argosy_core.job.findings import printable
-from argosy_core.job.queue_policy import read_queue_policy
+from argosy_core.job.reading.findings import printable
+from argosy_core.job.reading.queue_policy import read_queue_policy
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
-from argosy_server.api.changes_codec import encode_queue_changes
-from argosy_server.api.cursors import read_name_token, write_name_token
-from argosy_server.api.job_codec import timestamp
-from argosy_server.api.names import is_queue_name
+from argosy_server.api.codecs.changes_codec import encode_queue_changes
+from argosy_server.api.codecs.cursors import read_name_token, write_name_token
+from argosy_server.api.codecs.job_codec import timestamp
+from argosy_server.api.codecs.names import is_queue_name
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.store_threads import StoreThreads
-from argosy_store.api import ApiStore
+from argosy_store.replicas.api import ApiStore
 from argosy_store.rows import QueueRow, read_amounts
 
 __all__ = ["QueueService"]

@@ -17,8 +17,8 @@ from argosy_core.errors import ArgosyError
 from argosy_runtime.logs import get_logger
 from argosy_runtime.peers import PEER
 from argosy_server.api.store_threads import StoreThreads
-from argosy_store.api import ApiStore
-from argosy_store.audit import Actor
+from argosy_store.replicas.api import ApiStore
+from argosy_store.replicas.audit import Actor
 
 __all__ = ["RefusedCalls"]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from argosy.api.v1 import job_pb2
 from argosy_core.errors import FieldViolation
-from argosy_core.job.classes import SchedulingClass
-from argosy_core.job.scaling import SCALED, SCALING_ANNOTATIONS
-from argosy_core.job.scaling_rules import ScalingRules
-from argosy_core.job.scaling_texts import annotations_of, read_rules, scaling_rules_fault, spec_scaling_fault
-from argosy_server.api.specs import ReadSpec
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.reading.scaling import SCALED, SCALING_ANNOTATIONS
+from argosy_core.job.reading.scaling_rules import ScalingRules
+from argosy_core.job.reading.scaling_texts import annotations_of, read_rules, scaling_rules_fault, spec_scaling_fault
+from argosy_server.api.submits.specs import ReadSpec
 
 __all__ = ["scaling_faults", "scaling_message", "with_scaling"]
 

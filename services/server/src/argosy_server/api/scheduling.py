@@ -16,10 +16,10 @@ from argosy_core.scheduler import PoolShares
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
-from argosy_server.api.leader_view import RoundGauges
-from argosy_server.api.outlook import KnownNodes
+from argosy_server.api.leadership.leader_view import RoundGauges
+from argosy_server.api.leadership.routing import LeaderRouter
 from argosy_server.api.pool_settings import PoolSettings
-from argosy_server.api.routing import LeaderRouter
+from argosy_server.api.submits.outlook import KnownNodes
 
 __all__ = ["SchedulingService"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from argosy.api.v1 import server_pb2, server_pb2_grpc
-from argosy_core.job.manifest_schema_data import KUBERNETES_VERSION
-from argosy_core.job.spec import SpecLimits
+from argosy_core.job.reading.manifest_schema_data import KUBERNETES_VERSION
+from argosy_core.job.reading.spec import SpecLimits
 from argosy_runtime.validation import check_request
 from argosy_server.api.calls import Context
-from argosy_server.api.submit_items import MAX_ITEM_COUNT
+from argosy_server.api.submits.submit_items import MAX_ITEM_COUNT
 from argosy_server.config import ServerConfig
 
 __all__ = ["ServerService"]

@@ -1,6 +1,6 @@
 """Threads for the store, whose calls block: submits have their own, so that slow requests do not hold them up.
 
-Source: `argosy_store.api`.
+Source: `argosy_store.replicas.api`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import ParamSpec, TypeVar
 from argosy_runtime.access.guard import CALLER, Caller
 from argosy_runtime.peers import PEER, Peer
 from argosy_server.api.turns import Turns
-from argosy_store.audit import ACTOR, Actor
+from argosy_store.replicas.audit import ACTOR, Actor
 
 __all__ = ["StoreThreads"]
 

@@ -17,7 +17,7 @@ from argosy_server.leader.settings import changes_profile, require_hot
 
 if TYPE_CHECKING:
     from argosy_server.config import ServerConfig
-    from argosy_store.pool_settings import PoolSettingsRow
+    from argosy_store.replicas.pool_settings import PoolSettingsRow
 
 __all__ = ["HotSettings"]
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from argosy_runtime.lifecycle import Lifecycle
-    from argosy_server.api.leader_view import LeaderView, Servicer
+    from argosy_server.api.leadership.leader_view import LeaderView, Servicer
     from argosy_server.config import ServerConfig
-    from argosy_store.leader import Leadership
+    from argosy_store.terms.leader import Leadership
 
 __all__ = ["LeaderRole"]
 
@@ -77,7 +77,7 @@ class TermSwitch:
 
 
 class LeaderRole:
-    """Implements `argosy_server.api.leader_view.LeaderRoleLike`.
+    """Implements `argosy_server.api.leadership.leader_view.LeaderRoleLike`.
 
     Args:
         config: The server's configuration.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from argosy_core.job.families import is_operator
+from argosy_core.job.reading.families import is_operator
 from argosy_core.reconcile.rendering import JOB_LABEL, QUEUE_LABEL
 from argosy_kube.kubernetes.settings import KubernetesSettings
 

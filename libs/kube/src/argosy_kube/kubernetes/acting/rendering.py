@@ -20,8 +20,8 @@ import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.identity import compose_id
-from argosy_core.job.members import MAX_MEMBER, attempt_of, member_of, ordinal_of
-from argosy_core.job.naming import run_suffix
+from argosy_core.job.reading.naming import run_suffix
+from argosy_core.job.tables.members import MAX_MEMBER, attempt_of, member_of, ordinal_of
 from argosy_core.reconcile import Creates
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity, run_label
 from argosy_kube.kubernetes.acting.operators import tell_operator

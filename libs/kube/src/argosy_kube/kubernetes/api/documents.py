@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from argosy_core.job.scaling import (
+from argosy_core.job.reading.scaling import (
     MAXIMUM_ANNOTATION,
     MINIMUM_ANNOTATION,
     MOVABLE_ANNOTATION,
@@ -18,7 +18,7 @@ from argosy_core.job.scaling import (
     SWITCH_ANNOTATION,
     UNIT_ANNOTATION,
 )
-from argosy_core.job.stop_note import STOP_AFTER_ANNOTATION
+from argosy_core.job.reading.stop_note import STOP_AFTER_ANNOTATION
 
 __all__ = [
     "FOUND_KEY",

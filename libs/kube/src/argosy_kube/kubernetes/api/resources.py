@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.kinds import KINDS, group_of, is_custom_group, kind_name
+from argosy_core.job.reading.kinds import KINDS, group_of, is_custom_group, kind_name
 from argosy_kube.kubernetes.api.answers import FORBIDDEN, KEYS_LIST, MISSING, ApiFailure, decode
 from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.transport import ApiServer

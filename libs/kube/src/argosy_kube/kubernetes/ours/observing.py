@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.job.stop_note import STOP_AFTER_ANNOTATION, parse_stop_after
+from argosy_core.job.reading.stop_note import STOP_AFTER_ANNOTATION, parse_stop_after
 from argosy_kube.failure_table import NOT_READY
 from argosy_kube.kubernetes.api.documents import KeyDocument, Metadata, PodDocument
 from argosy_kube.kubernetes.api.resources import PODS, Resource

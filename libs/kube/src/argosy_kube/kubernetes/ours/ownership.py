@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from argosy_core.job.naming import run_suffix
+from argosy_core.job.reading.naming import run_suffix
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, RUN_ANNOTATION, parse_run_mark, run_mark
 from argosy_kube.kubernetes.api.documents import FoundMetadata
 from argosy_kube.kubernetes.reading.columns import read_run

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from argosy_core.job.members import attempt_of, member_of, ordinal_of
-from argosy_core.job.naming import run_suffix
+from argosy_core.job.reading.naming import run_suffix
+from argosy_core.job.tables.members import attempt_of, member_of, ordinal_of
 from argosy_kube.kubernetes.api.documents import Metadata
 from argosy_kube.kubernetes.api.resources import Resource
 

@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from argosy_core.job.classes import HostPort
-from argosy_core.job.naming import run_suffix
-from argosy_core.job.scaling import Scaling
+from argosy_core.job.reading.classes import HostPort
+from argosy_core.job.reading.naming import run_suffix
+from argosy_core.job.reading.scaling import Scaling
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, parse_run_label
 from argosy_kube.failure_table import NODE_LOST
 from argosy_kube.kubernetes.api.documents import Metadata

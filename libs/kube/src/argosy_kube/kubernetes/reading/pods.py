@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Final
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.classes import HostPort
-from argosy_core.job.pod_groups import AWAITED_LABEL
-from argosy_core.job.requests import effective_request
-from argosy_core.job.scaling import (
+from argosy_core.job.reading.classes import HostPort
+from argosy_core.job.reading.pod_groups import AWAITED_LABEL
+from argosy_core.job.reading.requests import effective_request
+from argosy_core.job.reading.scaling import (
     MAXIMUM_ANNOTATION,
     MINIMUM_ANNOTATION,
     MOVABLE_ANNOTATION,

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from argosy_core.errors import BackendUnavailable
-from argosy_core.job.scaling import PERMIT_ANNOTATION
+from argosy_core.job.reading.scaling import PERMIT_ANNOTATION
 from argosy_kube.kubernetes.api.answers import ApiFailure, decode
 from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
 from argosy_kube.kubernetes.api.rate_limiter import Priority

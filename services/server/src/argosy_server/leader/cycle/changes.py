@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.after import FORGOTTEN
+from argosy_core.job.reading.after import FORGOTTEN
 from argosy_core.leader.events import Change, ChangedSettings, ChangesRead, ClusterSettings, EndsRead, References
 from argosy_core.leader.transaction import SetAside
 from argosy_core.scheduler import EndedJobs

@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.rows import JobUpdates, ObjectUpdates, RunUpdates
+from argosy_core.job.tables.rows import JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import Refusals
-from argosy_core.scheduler.events import EventDraft
-from argosy_core.scheduler.messages import join_members
+from argosy_core.scheduler.columns.messages import join_members
+from argosy_core.scheduler.outgoing.events import EventDraft
 from argosy_server.leader.log.codec import encode_event_group, encode_round_state
-from argosy_store.effects import AppliedEffects, Effects, EventRow, QuarantinedRecord
+from argosy_store.terms.effects import AppliedEffects, Effects, EventRow, QuarantinedRecord
 
 __all__ = ["merge_events", "store_effects"]
 

@@ -18,7 +18,7 @@ import numpy as np
 import structlog
 
 from argosy_core.errors import ArgosyError, InvalidRequest
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.leader import LeaderMachine
 from argosy_core.leader import instructions as say
 from argosy_core.leader.cycle import MARKER_SEQUENCE
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from argosy_server.leader.show.round_traces import LeaseTrace
     from argosy_store import LeaderStore
     from argosy_store.binding import Binding
-    from argosy_store.effects import AppliedEffects
-    from argosy_store.leader import Leadership
+    from argosy_store.terms.effects import AppliedEffects
+    from argosy_store.terms.leader import Leadership
 
 __all__ = ["LeaderTerm"]
 

@@ -18,7 +18,7 @@ from argosy_server.leader.cycle.effects import store_effects
 if TYPE_CHECKING:
     from argosy_core.leader.instructions import Store
     from argosy_core.leader.transaction import Transaction
-    from argosy_store.effects import AppliedEffects, Effects
+    from argosy_store.terms.effects import AppliedEffects, Effects
 
 __all__ = ["EffectStore", "EffectWriter"]
 

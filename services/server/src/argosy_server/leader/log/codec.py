@@ -16,21 +16,21 @@ from google.protobuf.message import DecodeError, Message
 from argosy.lease.v1 import lease_pb2
 from argosy_core.arrays import Int16s
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.after import AfterJobs
-from argosy_core.job.members import Members
-from argosy_core.job.options import OPTION_NAMES, JobOptions
+from argosy_core.job.reading.after import AfterJobs
+from argosy_core.job.reading.options import OPTION_NAMES, JobOptions
+from argosy_core.job.tables.members import Members
 from argosy_core.leader.events import ReadRecord
 from argosy_core.leader.transaction import SetAside
 from argosy_core.queueing import StoredWeight
-from argosy_core.scheduler.effects import LeasePlan
-from argosy_core.scheduler.events import EventGroup
-from argosy_core.scheduler.messages import (
+from argosy_core.scheduler.columns.messages import (
     ChangeRequestColumns,
     JobColumns,
     PromiseColumns,
     RoundStateColumns,
     SpecReference,
 )
+from argosy_core.scheduler.outgoing.effects import LeasePlan
+from argosy_core.scheduler.outgoing.events import EventGroup
 from argosy_eventlog import LogRecord
 from argosy_runtime.columns import (
     ColumnType,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from argosy_core.errors import ArgosyError, BackendUnavailable
-from argosy_core.job.findings import printable
+from argosy_core.job.reading.findings import printable
 from argosy_core.leader.events import Role
 
 if TYPE_CHECKING:

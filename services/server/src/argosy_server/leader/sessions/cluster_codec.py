@@ -13,11 +13,11 @@ import numpy.typing as npt
 from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.members import Members
-from argosy_core.job.permit_rules import PermitRules
-from argosy_core.job.rows import HeldAmounts
+from argosy_core.job.reading.permit_rules import PermitRules
+from argosy_core.job.tables.members import Members
+from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.placement import CommitOutcome, CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
-from argosy_core.scheduler.messages import CapacityColumns, StateColumns
+from argosy_core.scheduler.columns.messages import CapacityColumns, StateColumns
 from argosy_runtime.columns import member_columns, pack_column
 from argosy_runtime.shapes import read_message
 from argosy_server.leader.sessions.message_shapes import (

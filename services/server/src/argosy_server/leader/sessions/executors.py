@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.members import Members
+from argosy_core.job.tables.members import Members
 from argosy_core.leader.events import Heard, Role, RunsSeen, StatesReported
 from argosy_core.reconcile.spec_cache import SpecCache
 from argosy_runtime.shapes import read_message

@@ -18,7 +18,7 @@ import grpc
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotFound, QuotaExceeded
-from argosy_server.api.leader_view import LogRequest
+from argosy_server.api.leadership.leader_view import LogRequest
 
 __all__ = ["MAX_RELAY_COUNT", "WINDOW_BYTES", "LogRelays"]
 

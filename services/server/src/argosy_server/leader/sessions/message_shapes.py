@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from argosy_core.job.members import MAX_ATTEMPT, MAX_MEMBER
 from argosy_core.job.states import FailureKind, ObjectState
+from argosy_core.job.tables.members import MAX_ATTEMPT, MAX_MEMBER
 from argosy_core.placement import CommitOutcome, WaitReason
 from argosy_core.resources import MAX_AMOUNT
 from argosy_core.scheduler import MAX_NODES, MAX_TOTAL

@@ -14,15 +14,15 @@ import structlog
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable
-from argosy_core.job.interning import distinct
-from argosy_core.job.members import Members
+from argosy_core.job.tables.interning import distinct
+from argosy_core.job.tables.members import Members
 from argosy_core.leader.events import RowsLost
 from argosy_runtime.columns import member_columns, pack_column
 
 if TYPE_CHECKING:
     from argosy_core.arrays import Int32s, Int64s
-    from argosy_core.scheduler.effects import ExecutorRows
-    from argosy_core.scheduler.messages import ClusterRuns
+    from argosy_core.scheduler.columns.messages import ClusterRuns
+    from argosy_core.scheduler.outgoing.effects import ExecutorRows
     from argosy_server.leader.sessions.executors import SyncSession
     from argosy_server.leader.show.notes import LeaderNotes
     from argosy_server.leader.show.round_traces import LeaseTrace

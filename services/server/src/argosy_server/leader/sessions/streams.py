@@ -20,8 +20,8 @@ import structlog
 
 from argosy_core.access import ANYBODY
 from argosy_core.errors import InvalidRequest, NotPermitted, StateConflict
-from argosy_core.job.findings import is_dns_name
-from argosy_core.job.members import Members
+from argosy_core.job.reading.findings import is_dns_name
+from argosy_core.job.tables.members import Members
 from argosy_core.leader.events import Bound, Role, Session, SessionLost
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.validation import check_request

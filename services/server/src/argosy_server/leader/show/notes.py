@@ -26,7 +26,7 @@ from argosy_server.leader.show.round_traces import RoundTraces, round_traces
 
 if TYPE_CHECKING:
     from argosy_core.arrays import Int64s
-    from argosy_core.scheduler.messages import CapacityColumns
+    from argosy_core.scheduler.columns.messages import CapacityColumns
     from argosy_store import ClusterRow
 
 __all__ = ["ClusterNotes", "LeaderNotes", "NodeNote", "NodeNotes", "PhaseClock", "SpecBodies"]

@@ -26,8 +26,8 @@ from argosy_runtime.traces import JOB_BATCH_LIMIT, TraceSpan, Tracing, active
 
 if TYPE_CHECKING:
     from argosy_core.arrays import Int64s
-    from argosy_core.scheduler.effects import ExecutorRows, LeasePlan
-    from argosy_core.scheduler.messages import JobColumns
+    from argosy_core.scheduler.columns.messages import JobColumns
+    from argosy_core.scheduler.outgoing.effects import ExecutorRows, LeasePlan
 
 __all__ = ["LeaseTrace", "RoundTraces", "TracedJob", "round_traces"]
 

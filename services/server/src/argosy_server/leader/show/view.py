@@ -28,7 +28,7 @@ from argosy_core.scheduler import (
     shares,
     standings,
 )
-from argosy_server.api.leader_view import (
+from argosy_server.api.leadership.leader_view import (
     ClusterGauges,
     NodeGauges,
     RoundGauges,
@@ -39,7 +39,7 @@ from argosy_server.leader.show.latency import BOUNDS_MS, quantile_ms
 
 if TYPE_CHECKING:
     from argosy_core.nodes import NodeColumns
-    from argosy_server.api.leader_view import LogRequest
+    from argosy_server.api.leadership.leader_view import LogRequest
     from argosy_server.leader.cycle.driver import LeaderDriver
     from argosy_server.leader.hot import HotSettings
     from argosy_server.leader.sessions.executors import SyncSession
@@ -56,7 +56,7 @@ _FORK_POLL_S: Final = 0.002
 
 
 class LeaderMemoryView:
-    """Implements `argosy_server.api.leader_view.LeaderView` on one leadership's memory."""
+    """Implements `argosy_server.api.leadership.leader_view.LeaderView` on one leadership's memory."""
 
     def __init__(
         self,

@@ -14,14 +14,14 @@ import structlog
 from argosy_core.errors import InvalidRequest
 from argosy_core.leader.events import ClusterSettings, Loaded, Origin, OriginKind
 from argosy_core.queueing import QueueLimits
-from argosy_core.scheduler.messages import JobSetView, QueueView, RoundStateColumns
+from argosy_core.scheduler.columns.messages import JobSetView, QueueView, RoundStateColumns
 from argosy_server.leader.log.codec import decode_changes, decode_round_state
 from argosy_store.rows import read_amounts
 
 if TYPE_CHECKING:
     from argosy_server.leader.hot import HotSettings
-    from argosy_store.load import LoadedPool
     from argosy_store.rows import ClusterRow, QueueRow
+    from argosy_store.terms.load import LoadedPool
 
 _log = structlog.get_logger(__name__)
 

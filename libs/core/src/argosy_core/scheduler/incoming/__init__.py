@@ -1,0 +1,1 @@
+"""What comes in: definitions, jobs, change requests, capacity, and what the log confirmed."""

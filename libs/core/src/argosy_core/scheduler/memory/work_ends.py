@@ -1,0 +1,197 @@
+"""When work ends: at the latest by its time limit, and as far as its like has taken until now.
+
+A run may hold its room for `run_allowance_s` more than its time limit: until its first pod runs, and until its pods are
+gone. What is expected is what its submitter says, or else a quantile of the run times of its class in its queue, of its
+class, of its queue and of the pool, in this order. A new leader begins to learn anew.
+
+Source: design section 5, "Round" 5; decision 0017.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
+from argosy_core.backfill import PromiseKind
+from argosy_core.job.states import IS_RUN_TERMINAL
+from argosy_core.scheduler.memory.run_members import member_vectors
+from argosy_core.scheduler.memory.state import PoolState
+
+__all__ = [
+    "WorkEnds",
+    "allocatable_of",
+    "expected_run_time_s",
+    "find_work",
+    "free_beside",
+    "latest_run_time_s",
+    "note_ended",
+]
+
+_MOST_LEARNED: Final = 32
+"""Runs learned of those that end together."""
+_KEY_SHIFT: Final = 60
+"""Where the kind of a key stands, above ids of 28 and 32 bits."""
+
+
+def run_keys(state: PoolState, slots: Int32s) -> Int64s:
+    """Return (n, 4) keys of jobs in the history of runs, most telling first."""
+    class_id = state.classes.class_id[state.live.class_index[slots]].astype(np.int64)
+    queue_id = state.queues.queue_id[state.live.queue[slots]].astype(np.int64) & ((1 << 28) - 1)
+    both = (queue_id << 32) | class_id
+    return np.stack(
+        [both, class_id | (1 << _KEY_SHIFT), queue_id | (2 << _KEY_SHIFT), np.full_like(both, 3 << _KEY_SHIFT)], axis=1
+    )
+
+
+def note_ended(state: PoolState, slots: Int32s, end_time_us: Int64s) -> None:
+    """Learn from runs that ended with success, as far as their pods were seen running."""
+    begun = state.live.start_time_us[slots]
+    chosen = np.flatnonzero(begun > 0)[-_MOST_LEARNED:]
+    if chosen.size and state.settings.promised_nodes_ratio > 0:
+        run_time_s = (end_time_us[chosen] - begun[chosen]) / 1e6
+        state.run_history.note_ended(run_keys(state, slots[chosen]), np.maximum(run_time_s, 0.0))
+
+
+def latest_run_time_s(state: PoolState, slots: Int32s) -> Float64s:
+    """Return after how long runs of jobs have given back what they hold at the latest; infinite without a limit."""
+    limit_s = state.live.time_limit_s[slots]
+    return np.where(limit_s >= 0, limit_s + state.settings.run_allowance_s, np.inf)
+
+
+def expected_run_time_s(state: PoolState, slots: Int32s, elapsed_s: Float64s | None = None) -> Float64s:
+    """Return how long runs of jobs are expected to take.
+
+    Args:
+        state: The pool.
+        slots: Jobs.
+        elapsed_s: How long each has run already; by default none has.
+
+    Complexity: O(n); if none has run yet, Python work per class and queue, else per job.
+    """
+    said_s = state.live.estimate_s[slots].astype(np.float64)
+    if elapsed_s is None:
+        both = (state.live.queue[slots].astype(np.int64) << 32) | state.live.class_index[slots]
+        _, first, which = np.unique(both, return_index=True, return_inverse=True)
+        learned_s = state.run_history.estimate_s(run_keys(state, slots[first]))[which.ravel()]
+        return np.where(said_s >= 0, said_s, learned_s)
+    learned_s = state.run_history.estimate_s(run_keys(state, slots), elapsed_s)
+    return np.where(said_s > elapsed_s, said_s, learned_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkEnds:
+    """The pool's work on some nodes; n runs, r resources."""
+
+    slots: Int32s
+    """(n,) jobs."""
+    node: Int32s
+    """(n,) position of the node of each among those asked for."""
+    amount: Int64s
+    """(n, r) what each holds, base units."""
+    firm_s: Float64s
+    """(n,) when it has ended at the latest, seconds since the Unix epoch; infinite if that is not known."""
+    expected_s: Float64s
+    """(n,) when it is expected to have ended."""
+
+    def only(self, chosen: Bools) -> WorkEnds:
+        """Return some of the runs."""
+        return WorkEnds(
+            slots=self.slots[chosen],
+            node=self.node[chosen],
+            amount=self.amount[chosen],
+            firm_s=self.firm_s[chosen],
+            expected_s=self.expected_s[chosen],
+        )
+
+    def on(self, node: int) -> WorkEnds:
+        """Return the runs on one of the nodes, as if it alone had been asked for."""
+        there = self.only(self.node == node)
+        return replace(there, node=np.zeros_like(there.node))
+
+    def ends_s(self, kind: PromiseKind) -> Float64s:
+        """Return when each has ended, for promises of a kind."""
+        return self.firm_s if kind == PromiseKind.FIRM else self.expected_s
+
+
+def find_work(state: PoolState, cluster: int, nodes: Int32s, now_s: float) -> WorkEnds:
+    """Return what of the pool's runs is on some nodes of a cluster, those in flight included, and when it ends.
+
+    Of a run of several members each counts where it is, and ends with its run.
+
+    Args:
+        state: The pool.
+        cluster: Cluster index.
+        nodes: Node name indices, each once.
+        now_s: Now.
+
+    Complexity: O(jobs) in NumPy.
+    """
+    live = state.live
+    position = np.full(len(state.clusters.nodes[cluster].names) + 1, -1, dtype=np.int32)  # the last is of no node
+    position[nodes] = np.arange(nodes.size, dtype=np.int32)
+    slots = np.flatnonzero(live.cluster == cluster).astype(np.int32)
+    gangs = slots[live.members.has(slots)] if len(live.members) else slots[:0]
+    slots = slots[(live.handle[slots] >= 0) & (position[live.node[slots]] >= 0)]
+    slots = slots[~state.stage_is_queued(slots) & ~IS_RUN_TERMINAL[live.run_state[slots]]]
+    slots = slots[~np.isin(slots, gangs)] if gangs.size else slots
+    node, amount = position[live.node[slots]], state.job_vectors(slots)
+    if gangs.size:
+        places, rows = live.members.rows(gangs)
+        there = (position[live.members.node[rows]] >= 0) & ~IS_RUN_TERMINAL[live.members.state[rows]]
+        places, rows = places[there], rows[there]
+        node = np.concatenate([node, position[live.members.node[rows]]])
+        amount = np.concatenate([amount, member_vectors(state, gangs[places], rows)])
+        slots = np.concatenate([slots, gangs[places]])
+    start_s = live.start_time_us[slots] / 1e6
+    start_s[start_s <= 0] = now_s
+    firm_s = start_s + latest_run_time_s(state, slots)
+    expected_s = start_s + expected_run_time_s(state, slots, np.maximum(now_s - start_s, 0.0))
+    # What should have ended and has not is of no known end.
+    firm_s[firm_s < now_s] = np.inf
+    return WorkEnds(
+        slots=slots,
+        node=node,
+        amount=amount,
+        firm_s=firm_s,
+        expected_s=np.minimum(expected_s, firm_s),
+    )
+
+
+def allocatable_of(state: PoolState, cluster: int, nodes: Int32s) -> Int64s:
+    """Return (node, resource) what nodes of a cluster have, in axis order; nothing of those that it has not told of.
+
+    Args:
+        state: The pool.
+        cluster: Cluster index.
+        nodes: Node name indices.
+    """
+    clusters = state.clusters
+    by_sampler = clusters.nodes[cluster].by_sampler[: len(clusters.allocatable[cluster])]
+    rows = np.full(len(clusters.nodes[cluster].names) + 1, -1, dtype=np.int64)  # the last is of no node
+    rows[by_sampler] = np.arange(by_sampler.size)
+    rows[-1] = -1
+    amounts = np.zeros((nodes.size, len(clusters.resources[cluster])), dtype=np.int64)
+    known = rows[nodes] >= 0
+    amounts[known] = clusters.allocatable[cluster][rows[nodes[known]]]
+    return state.in_axis_order(amounts, clusters.resources[cluster])
+
+
+def free_beside(state: PoolState, cluster: int, nodes: Int32s, *, free: Int64s, work: WorkEnds) -> Int64s:
+    """Return what is free on nodes beside work that counts as being there.
+
+    A sampler sees a pod end before its executor has told. What such a run has left must not count twice, as free and as
+    what it will give back.
+
+    Args:
+        state: The pool.
+        cluster: Cluster index.
+        nodes: n node name indices.
+        free: (n, r) what its sampler says is free on each.
+        work: The work on these nodes.
+    """
+    left = allocatable_of(state, cluster, nodes)[:, : free.shape[1]]
+    np.subtract.at(left, work.node, work.amount[:, : free.shape[1]])
+    return np.minimum(free, left)

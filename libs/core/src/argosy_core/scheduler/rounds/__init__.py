@@ -1,0 +1,1 @@
+"""A round from waiting jobs to a plan: asking, answers, commits."""

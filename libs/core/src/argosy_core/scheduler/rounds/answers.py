@@ -1,0 +1,157 @@
+"""What samplers answered in a round, and which classes wait for what after it.
+
+Source: design section 5, "Round"; 003 "Scheduler architecture".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.arrays import Int32s
+from argosy_core.framework import Fault
+from argosy_core.placement import SampleReply, WaitReason
+from argosy_core.scheduler.backfill.promises import CouldHold
+from argosy_core.scheduler.memory.results import ClassResult
+from argosy_core.scheduler.memory.state import PoolState
+from argosy_core.scheduler.turns.asking import Asking
+
+__all__ = ["Answers"]
+
+_PROMISED_RETRY_S: Final = 600.0
+"""After how long a class is asked for again whose jobs were kept from promised nodes, without any news: whatever lets
+them start there is news (a run ends, a promise ends or moves, jobs come), and passing time alone does not."""
+
+
+class Answers:
+    """The answers of one round."""
+
+    def __init__(self, state: PoolState, asking: Asking, *, number: int, now_s: float) -> None:
+        """Take note of the sessions that were asked.
+
+        Args:
+            state: The pool.
+            asking: Who was asked for what.
+            number: Number of the round.
+            now_s: When it began.
+        """
+        self._state = state
+        self._asking = asking
+        self._number = number
+        self._now_s = now_s
+        self._session = state.clusters.session.copy()
+        self._woken: set[tuple[int, int]] = set()
+        self._lacking: list[tuple[int, npt.NDArray[np.int64], SampleReply]] = []
+        self._exhausted: set[int] = set()
+        self._held_back: set[int] = set()
+
+    def note_woken(self, cluster: int, classes: Int32s) -> None:
+        """Take note that a sampler's news came in the middle of the round: it outlasts the answer to its request."""
+        self._woken.update((index, cluster) for index in classes.tolist())
+
+    def exhaust(self, class_index: int, *, is_held_back: bool = False) -> None:
+        """Take note that a job of a class found no place any more, perhaps because it was kept from promised nodes."""
+        self._exhausted.add(class_index)
+        if is_held_back:
+            self._held_back.add(class_index)
+
+    def could_hold(self) -> list[CouldHold]:
+        """Return what was said of nodes that could hold classes if nothing else ran there, in sessions that last."""
+        return [
+            CouldHold(cluster=index, classes=classes, reply=reply)
+            for index, classes, reply in self._lacking
+            if reply.could_hold_offset.size and self._state.clusters.session[index] == self._session[index]
+        ]
+
+    def take(self, index: int, rows: npt.NDArray[np.int64], reply: SampleReply) -> None:
+        """Remember what the answer says of each class, but for whether it waits: that the decision tells.
+
+        Args:
+            index: The cluster.
+            rows: Which of the classes asked for it answers.
+            reply: The answer.
+        """
+        state, asking = self._state, self._asking
+        classes = asking.classes[rows]
+        # The class may have been forgotten and its index given to another while the request was on its way.
+        same = state.classes.class_id[classes] == asking.class_ids[rows]
+        empty = np.diff(reply.offset) == 0
+        unfinished = empty & same & (reply.complete == 0) & (reply.reason == WaitReason.NONE)
+        state.asked_complete.difference_update(classes[~unfinished].tolist())
+        state.asked_complete.update(classes[unfinished].tolist())
+        for row in np.flatnonzero(empty & same & (reply.reason != WaitReason.NONE)).tolist():
+            state.answers[int(classes[row]), index] = ClassResult(
+                reason=WaitReason(int(reply.reason[row])),
+                text=reply.texts[row] if reply.texts else "",
+                filters=reply.filters,
+                filter_texts=reply.filter_texts,
+                rejections=tuple(reply.rejection[row].tolist()) if reply.rejection.size else (),
+                examined_count=int(reply.examined[row]),
+                nearest_miss=reply.nearest_misses[row] if reply.nearest_misses else "",
+                round_number=self._number,
+            )
+        state.totals["faults"] += int(np.count_nonzero(reply.reason == WaitReason.FAULT))
+        if state.answers:
+            for class_index in classes[~empty & same].tolist():
+                state.answers.pop((class_index, index), None)
+        self._lacking.append((index, np.where(same, classes, -1), reply))
+
+    def note_waits(self, faults: Mapping[int, Fault], promised: Container[int] = ()) -> None:
+        """Have classes wait at clusters that said why they have no node for all of them, and had none for some job.
+
+        Args:
+            faults: What plugins of the decision said of classes, by class id.
+            promised: Clusters of which nodes that others were promised stood among the candidates.
+        """
+        state = self._state
+        is_exhausted = np.zeros(state.classes.ids.end + 1, dtype=np.bool_)  # the last stands for a forgotten class
+        is_exhausted[list(self._exhausted)] = True
+        for index, classes, reply in self._lacking:
+            if state.clusters.session[index] != self._session[index]:
+                continue  # a new session begins with everything asked again
+            known, said = classes >= 0, reply.reason != WaitReason.NONE
+            waits = known & said & ((np.diff(reply.offset) == 0) | is_exhausted[classes])
+            if self._woken:
+                waits &= np.array([(row, index) not in self._woken for row in classes.tolist()], dtype=np.bool_)
+            state.waits.answered(classes[known & ~said], index)
+            if waits.any():
+                retry_s = reply.retry_after_s[waits] if reply.retry_after_s.size else np.zeros(int(waits.sum()))
+                state.waits.wait(
+                    classes[waits],
+                    index,
+                    reply.reason[waits],
+                    retry_after_s=retry_s,
+                    now_s=self._now_s,
+                    node_kinds=reply.node_kinds[waits] if reply.node_kinds.size else None,
+                )
+            if self._held_back and index in promised:
+                behind = classes[known & ~said & np.isin(classes, list(self._held_back))]
+                state.waits.wait(
+                    behind,
+                    index,
+                    np.full(behind.size, WaitReason.PROMISED, dtype=np.int8),
+                    retry_after_s=np.full(behind.size, _PROMISED_RETRY_S),
+                    now_s=self._now_s,
+                )
+        for class_id, fault in faults.items():
+            self._note_fault(class_id, fault)
+
+    def _note_fault(self, class_id: int, fault: Fault) -> None:
+        """Have a class that a plugin of the decision turned away wait at every cluster that was asked for it."""
+        state, found = self._state, self._state.classes.ids.find(class_id)
+        for index, classes, _ in self._lacking if found is not None else ():
+            if found not in classes or state.clusters.session[index] != self._session[index]:
+                continue
+            reason = WaitReason.PLUGIN if fault.is_objection else WaitReason.FAULT
+            one = np.array([found], dtype=np.int64)
+            retry_s = np.array([fault.retry_after_s])
+            state.waits.wait(one, index, np.array([reason], dtype=np.int8), retry_after_s=retry_s, now_s=self._now_s)
+            state.totals["faults"] += reason == WaitReason.FAULT
+            state.answers[int(one[0]), index] = ClassResult(
+                reason=reason,
+                text=f"{fault.plugin}: {fault.reason}",
+                round_number=self._number,
+            )

@@ -1,0 +1,89 @@
+"""What a round's plan says of the memory: leases as columns, runs to stop, and what the next leader needs.
+
+Source: design section 5, "Round".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from argosy_core.arrays import Int32s
+from argosy_core.job.tables.interning import distinct
+from argosy_core.job.tables.live import CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT, TIMED_OUT
+from argosy_core.job.tables.members import Members
+from argosy_core.scheduler.backfill.promises import stored_promises
+from argosy_core.scheduler.columns.messages import RoundStateColumns
+from argosy_core.scheduler.memory.state import PoolState
+from argosy_core.scheduler.runs.preempting import are_preempted
+
+__all__ = ["decide_stops", "lease_columns", "round_state", "time_out_runs"]
+
+
+def lease_columns(state: PoolState, slots: Int32s) -> dict[str, Any]:
+    """Return the columns of a plan that lease the placements of jobs in flight."""
+    live = state.live
+    held = live.live_members(slots)
+    clusters, cluster = distinct(live.cluster[held.slot])
+    nodes, node = state.clusters.node_names(live.cluster[held.slot], held.node)
+    return {
+        "handle": held.keys.handle,
+        "attempt": held.keys.attempt,
+        "member": held.keys.numbers(),
+        "cluster": cluster.astype(np.int32),
+        "node": node.astype(np.int32),
+        "clusters": tuple(state.clusters.names[index] for index in clusters.tolist()),
+        "nodes": tuple(nodes),
+        "charge_core_s": charges if (charges := live.charge_core_s[held.slot]).any() else None,
+    }
+
+
+def time_out_runs(state: PoolState, now_s: float) -> None:
+    """Have the next round stop the runs that have reached their time limits; those that shall end anyway are left."""
+    if state.time_limits.next_s() > now_s:
+        return
+    live, slots = state.live, state.time_limits.take_due(state.live, now_s)
+    slots = slots[(live.flags[slots] & (CANCEL_REQUESTED | STOP_SENT)) == 0]
+    live.flags[slots] |= TIMED_OUT
+    state.unsent_stops.update(dict.fromkeys(live.handle[slots].tolist()))
+
+
+def decide_stops(state: PoolState) -> Members:
+    """Return the runs to stop now: those that shall end and are ingested; others wait for the next round."""
+    live = state.live
+    if not state.unsent_stops:
+        return Members.of([], [])
+    handles = np.fromiter(state.unsent_stops, dtype=np.int64, count=len(state.unsent_stops))
+    slots = live.slots(handles)
+    ready = (slots >= 0) & ((live.flags[slots] & (IN_FLIGHT | STOP_SENT)) == 0) & (live.run_state[slots] > 0)
+    ready &= ((live.flags[slots] & (CANCEL_REQUESTED | TIMED_OUT)) != 0) | are_preempted(state, slots)
+    chosen = slots[ready]
+    live.flags[chosen] |= STOP_SENT
+    for handle in handles[ready | (slots < 0)].tolist():
+        del state.unsent_stops[handle]
+    return live.live_members(chosen).keys
+
+
+def round_state(state: PoolState) -> RoundStateColumns:
+    """Return what the next leader needs to continue: flows, failed attempts, and promised starts."""
+    live, queues = state.live, state.queues
+    branches = queues.branches
+    has_flow = (queues.flow > 0) | (branches.flow > 0) if branches else queues.flow > 0
+    has_lifetimes = state.room.has_lifetimes
+    rows = np.flatnonzero(has_flow & (queues.queue_id > 0))
+    attempted = live.slots(np.fromiter(state.attempted, dtype=np.int64, count=len(state.attempted)))
+    attempted = attempted[attempted >= 0]
+    attempted = attempted[state.stage_is_queued(attempted)]
+    return RoundStateColumns(
+        queue=queues.queue_id[rows],
+        flow=queues.flow[rows],
+        flow_time_us=round(state.flow_time_s * 1e6),
+        attempted_handle=live.handle[attempted],
+        failed_attempt=live.failed_attempts[attempted].astype(np.int32),
+        branch_flow=branches.flow[rows] if branches else None,
+        non_preemptible_flow=queues.non_preemptible_flow[rows] if has_lifetimes else None,
+        weights=state.weights.store(),
+        weight_time_us=round(state.weights.time_s * 1e6),
+        promises=stored_promises(state),
+    )

@@ -1,0 +1,513 @@
+"""A round: from waiting jobs to a lease plan.
+
+::
+
+    begin_round -> take_sample per cluster -> decide -> take_commits per cluster -> next_commits ... -> finish
+
+Jobs are tried one by one in fairness order where samplers said that they fit. A job is placed in that round, or stays
+at its place in its queue; trying it changes nothing that anybody else sees, usage and flow rise when a placement is
+committed. What fits nowhere is passed over until a sampler says otherwise (`waits`). The next jobs in fairness order
+that have no room stay *pending*, at most `waiting_heads`: they are tried in every round, at their place in the order,
+so that they get what comes free before any later job.
+
+Between the steps other events may change the pool: a job of the round that ended meanwhile is left out, and its
+placement released. A placed run counts as in flight at once, so that it is in every list of placements from then on.
+
+Source: design section 5, "Round"; 003 "Global prioritisation", "Scheduler architecture"; seed 000.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.arrays import Int32s, Int64s
+from argosy_core.errors import InvariantViolation
+from argosy_core.job.tables.interning import distinct
+from argosy_core.job.tables.live import BACKING_OFF, IN_FLIGHT, PENDING
+from argosy_core.placement import (
+    CandidatePool,
+    CommitReply,
+    CommitRequest,
+    Decider,
+    SampleReply,
+    SampleRequest,
+)
+from argosy_core.queueing import Filled, walk
+from argosy_core.scheduler.backfill.freed import note_left
+from argosy_core.scheduler.backfill.gathering import find_gathering, gather, gathered_entries, review_gathered
+from argosy_core.scheduler.backfill.passing import Passing
+from argosy_core.scheduler.backfill.promises import find_due, give_promises, note_heads, plan_asking, review_promises
+from argosy_core.scheduler.columns.messages import ClusterRuns
+from argosy_core.scheduler.memory.results import RoundStatistics
+from argosy_core.scheduler.memory.run_members import add_members
+from argosy_core.scheduler.memory.state import PoolState
+from argosy_core.scheduler.memory.weighing import advance_weights
+from argosy_core.scheduler.outgoing.effects import LeasePlan
+from argosy_core.scheduler.rounds.answers import Answers
+from argosy_core.scheduler.rounds.commits import CommitStages, Placed
+from argosy_core.scheduler.rounds.plan import decide_stops, lease_columns, round_state, time_out_runs
+from argosy_core.scheduler.runs.retrying import back_off_s
+from argosy_core.scheduler.runs.unheard import next_replacement_s
+from argosy_core.scheduler.turns.asking import choose, find_placeable, find_unjudged
+from argosy_core.scheduler.turns.job_order import keep_order
+from argosy_core.scheduler.turns.lease_rates import next_leases_s, take_leases
+from argosy_core.scheduler.turns.limits import caps_due_s, charge_starts, claims_within, find_caps
+from argosy_core.scheduler.turns.making_room import make_room
+from argosy_core.scheduler.turns.prioritise import choose_jobs, elect_heads, queues_of
+
+__all__ = ["Round", "begin_round", "next_due_s"]
+
+_NOBODY: Final = np.zeros(0, dtype=np.int32)
+_NOTHING: Final[frozenset[int]] = frozenset()
+
+
+def next_due_s(state: PoolState, now_s: float) -> float:
+    """Return when a round could next do something without further news, seconds since the Unix epoch.
+
+    That is now if something changed since a round found nothing to ask, or a stop or an explanation is due; else when
+    the next back-off, reason to wait or lifetime that matters ends, the next head is due for a promise, or the next run
+    reaches its time limit; infinite if none does.
+
+    Args:
+        state: The pool.
+        now_s: Now.
+
+    Complexity: O(queues) in NumPy.
+    """
+    lost_s = min(next_replacement_s(state), state.silence.next_s())
+    limit_s = min(state.time_limits.next_s(), state.promises.due_s, state.caps.due_s, lost_s)
+    if (
+        state.unsent_stops
+        or state.explained
+        or state.dependencies.has_doomed
+        or state.children.orphans
+        or min(limit_s, state.room.due_s) <= now_s
+    ):
+        return now_s
+    if not (state.queues.queued_count > state.queues.on_hold_count).any():
+        return limit_s
+    if state.idle_at != state.change_count:
+        return now_s
+    moments = [state.room.due_s, state.waits.next_end_s, state.promises.heads_due_s]
+    return min([limit_s, *moments, *(moment_s for moment_s, _ in state.back_off[:1])])
+
+
+def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Round:
+    """Choose the jobs to ask for and return the round with its requests to samplers. Nothing moves.
+
+    Args:
+        state: The pool.
+        now_s: Now.
+        rng: Draws the clusters.
+
+    Raises:
+        InvariantViolation: The last round was not finished.
+
+    Complexity: O(jobs asked for + classes x clusters) in NumPy, Python work per queue whose turn may come and per
+    cluster asked. Next to nothing if nothing changed since a round that found nothing to ask.
+    """
+    if state.round is not None:
+        raise InvariantViolation("a round was begun before the last one was finished")
+    state.round_number += 1
+    state.totals["rounds"] += 1
+    state.end_back_offs(now_s)
+    time_out_runs(state, now_s)
+    state.node_failures.expire(now_s)
+    state.advance_flow(now_s)
+    advance_weights(state, now_s)
+    keep_order(state, now_s)
+    make_room(state, now_s)
+    review_promises(state, now_s)
+    _review_caps(state, now_s)
+    review_gathered(state, now_s)
+    due_heads = np.append(find_due(state, now_s), find_gathering(state, now_s)) if state.heads.size else _NOBODY
+    if state.waits.expire(now_s) or due_heads.size:
+        state.change_count += 1
+    return Round(state, rng, now_s=now_s, due_heads=due_heads)
+
+
+def _review_caps(state: PoolState, now_s: float) -> None:
+    """Find the caps of this round; where they let others start than in the last one, look at all queues again."""
+    before, state.caps = state.caps, find_caps(state)
+    state.job_set_limits.reserve(state.live, state.caps.reserved, state.queues.orders)
+    if before.due_s <= now_s or not before.equals(state.caps):
+        state.queues.idle_at[:] = -1
+        state.change_count += 1
+
+
+class Round:
+    """One round in progress; made by `begin_round`, ended by `finish`."""
+
+    def __init__(self, state: PoolState, rng: np.random.Generator, *, now_s: float, due_heads: Int32s) -> None:
+        """Choose for which jobs to ask whom.
+
+        Args:
+            state: The pool.
+            rng: Draws the clusters.
+            now_s: Now.
+            due_heads: Heads for which it is to be asked where they could start.
+        """
+        self._state = state
+        self._now_s = now_s
+        self._is_idle = state.idle_at == state.change_count
+        self._seen_change = state.change_count
+        nobody = np.zeros(0, dtype=np.int32)
+        self._rows: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._jobs = Filled(slots=nobody, rows=self._rows, usage=self._rows, classes=nobody)
+        unjudged = for_promise = nobody, np.zeros((0, len(state.clusters)), dtype=np.bool_)
+        self._due_heads = due_heads
+        self._flow = state.queues.flow  # which is replaced when it moves, never changed
+        if not self._is_idle:
+            self._rows, self._jobs = choose_jobs(state)
+            unjudged = find_unjudged(state)
+            for_promise = plan_asking(state, due_heads, now_s)
+        self._handles = state.live.handle[self._jobs.slots]
+        classes, which = distinct(self._jobs.classes)
+        wanted = np.bincount(which, minlength=classes.size)
+        heads = state.live.class_index[state.pending_slots()]
+        self._asking = choose(
+            state,
+            classes.astype(np.int32),
+            wanted.astype(np.int32),
+            heads=heads,
+            unjudged=unjudged,
+            for_promise=for_promise,
+            rng=rng,
+        )
+        self._pool = CandidatePool(
+            self._asking.class_ids,
+            state.classes.requests[self._asking.classes],
+            state.decision_profile,
+            ports=state.classes.host_ports(self._asking.classes),
+            definition=state.classes.definition,
+            cluster_names=state.clusters.names,
+        )
+        self.requests: tuple[SampleRequest, ...] = self._asking.requests(state)
+        """What to ask the samplers; each answers with `take_sample`."""
+        if not self.requests:
+            state.idle_at = state.change_count
+        self._waiting = {request.cluster for request in self.requests}
+        self.number = state.round_number
+        """Number of the round."""
+        self._stages: CommitStages | None = None
+        self._told_count = state.clusters.told_count.copy()
+        self._answers = Answers(state, self._asking, number=self.number, now_s=now_s)
+        self._leased: list[npt.NDArray[np.int64]] = []
+        self._releases: list[ClusterRuns] = []
+        self._statistics = RoundStatistics(
+            round_number=self.number,
+            asked_count=int(self._jobs.slots.size),
+            class_count=int(self._asking.classes.size),
+            waiting_class_count=int((state.classes.waiting_count > 0).sum() - state.placeable.sum()),
+            asked_cluster_count=len(self.requests),
+        )
+        state.round = self
+
+    def note_woken(self, cluster: int, classes: Int32s) -> None:
+        """Take note that a sampler's news came in the middle of this round: it outlasts the answer to its request."""
+        self._answers.note_woken(cluster, classes)
+
+    # --- sampling -------------------------------------------------------------------------------------------------
+
+    def take_sample(self, cluster: str, reply: SampleReply | None) -> None:
+        """Take a sampler's answer.
+
+        Args:
+            cluster: Its cluster; one that was not asked, or has answered, is ignored.
+            reply: The answer; None if there was none in time. One of another incarnation is ignored.
+        """
+        state, asking = self._state, self._asking
+        if cluster not in self._waiting:
+            return
+        self._waiting.discard(cluster)
+        index = state.clusters.index(cluster)
+        if reply is None or reply.incarnation != state.clusters.incarnation[index]:
+            return
+        if reply.incarnation != asking.incarnation[index]:
+            return
+        rows = asking.rows(index)
+        self._pool.add(index, asking.class_ids[rows], reply)
+        columns = len(asking.axis)
+        state.clusters.free[index, :columns] = reply.total_free
+        self._answers.take(index, rows, reply)
+
+    # --- decision and commit --------------------------------------------------------------------------------------
+
+    def decide(self, rng: np.random.Generator) -> tuple[CommitRequest, ...]:
+        """Choose commit candidates and return the first stage of commits, one request per cluster; may be empty.
+
+        Args:
+            rng: Orders candidates of equal score.
+        """
+        if not self.requests:
+            return ()
+        state, live, jobs = self._state, self._state.live, self._jobs
+        there = self._is_there(jobs.slots, self._handles) & ((live.flags[jobs.slots] & BACKING_OFF) == 0)
+        there &= ~state.queues.cordoned[live.queue[jobs.slots]]
+        there &= jobs.classes == live.class_index[jobs.slots]
+        jobs = jobs.take(np.flatnonzero(there))
+        if state.promises.kinds:
+            self._pool.merge(rng)
+            note_left(state, self._pool, self._now_s)
+            jobs = jobs.take(np.flatnonzero(claims_within(state, jobs.slots)))
+        decider = Decider(self._pool, state.settings.commit_candidate_count, rng)
+        class_ids = state.classes.class_id.tolist()
+        last_choices = self._last_choices(rng)
+        job_sets = state.job_sets.job_set_id[live.job_set[jobs.slots]].tolist() if last_choices else []
+        kept = self._find_kept(rng)
+        passing = self._find_passing(jobs, kept, rng)
+
+        def place(job: int, class_index: int, barred: frozenset[int] = _NOTHING) -> bool:
+            class_id = class_ids[class_index]
+            last = last_choices.get((job_sets[job], class_id), _NOTHING) if last_choices else _NOTHING
+            if decider.place(class_id, last, barred):
+                return True
+            self._answers.exhaust(class_index, is_held_back=bool(barred))
+            return False
+
+        def place_beside(job: int, kind: int) -> bool:
+            assert passing is not None
+            is_placed = place(job, passing.class_of[kind], passing.barred(kind))
+            if is_placed:
+                passing.take(kind, decider.chosen_last())
+            return is_placed
+
+        turns = queues_of(state, self._rows)
+        placed = walk(turns, jobs, place) if passing is None else walk(turns, passing.jobs, place_beside)
+        promised = {state.promises.gathered.cluster} if kept and state.promises.gathered is not None else set()
+        self._answers.note_waits(self._pool.faults, promised | (passing.clusters if passing is not None else set()))
+        self._stages = CommitStages(state, jobs.slots[placed], decider.decision())
+        self._told_count = state.clusters.told_count.copy()
+        self._statistics.decided_count = self._stages.decided_count
+        return self._stages.next_requests(self.number)
+
+    def _find_passing(self, jobs: Filled, kept: frozenset[int], rng: np.random.Generator) -> Passing | None:
+        """Return what guards promised nodes among the candidates; None if there are none."""
+        if not self._state.promises.standing and not kept:
+            return None
+        self._pool.merge(rng)
+        passing = Passing(self._state, self._pool, jobs, self._now_s, kept=kept)
+        return passing if passing.entries or kept else None
+
+    def _find_kept(self, rng: np.random.Generator) -> frozenset[int]:
+        """Return the entries of the candidates that are kept for a gang."""
+        if self._state.promises.gathered is None:
+            return _NOTHING
+        self._pool.merge(rng)
+        return gathered_entries(self._state, self._pool)
+
+    def _last_choices(self, rng: np.random.Generator) -> dict[tuple[int, int], frozenset[int]]:
+        """Return which entries of the candidates are the last choice, by job set id and class id."""
+        state, pool = self._state, self._pool
+        if not state.node_failures:
+            return {}
+        pool.merge(rng)
+        entries: dict[tuple[int, int], int] = {}
+        for index in np.unique(pool.cluster).tolist():
+            at = np.flatnonzero(pool.cluster == index)
+            names = state.clusters.nodes[index].translate(pool.node[at]).tolist()
+            entries.update(zip(((index, name) for name in names), at.tolist(), strict=True))
+        found: dict[tuple[int, int], set[int]] = {}
+        for job_set_id, class_id, node in state.node_failures.all_nodes():
+            if node in entries:
+                found.setdefault((job_set_id, class_id), set()).add(entries[node])
+        return {kind: frozenset(chosen) for kind, chosen in found.items()}
+
+    def _is_there(self, slots: Int32s, handles: Int64s) -> npt.NDArray[np.bool_]:
+        """Return which jobs still wait."""
+        there: npt.NDArray[np.bool_] = self._state.live.handle[slots] == handles
+        return there & self._state.stage_is_queued(slots)
+
+    def take_commits(self, cluster: str, reply: CommitReply | None) -> None:
+        """Take a sampler's answer to the present stage.
+
+        Args:
+            cluster: Its cluster; one that was not asked in this stage is ignored.
+            reply: The answer; None if it is not known what became of the commits: they are released, and the runs are
+                decided again in a later round.
+        """
+        index = self._state.clusters.find(cluster)
+        if self._stages is None or index is None:
+            return
+        placed = self._stages.take(index, reply)
+        if placed is not None:
+            self._statistics.conflict_count += placed.conflict_count
+            self._hold(placed)
+
+    def _hold(self, placed: Placed) -> None:
+        """Count placed runs as in flight from now on; release what cannot be."""
+        state, stages = self._state, self._stages
+        assert stages is not None
+        live, index = state.live, placed.cluster
+        rows, slots, first = placed.rows, stages.slots[placed.rows], placed.first
+        nodes = state.clusters.nodes[index].translate(placed.sampler_node)
+        there = self._is_there(slots, stages.handle[rows])
+        is_known, sizes = nodes >= 0, np.diff(np.append(first, nodes.size))
+        there &= is_known if nodes.size == rows.size else np.logical_and.reduceat(is_known, first)
+        self._release(index, np.concatenate([rows[~there], placed.lost]))
+        kept = np.repeat(there, sizes)
+        member_slots = np.repeat(slots, sizes)[kept]
+        rows, slots, node = rows[there], slots[there], nodes[first[there]]
+        state.count_queued(slots, -1)
+        live.flags[slots] = (live.flags[slots] & np.uint8(0xFF ^ PENDING)) | np.uint8(IN_FLIGHT)
+        live.cluster[slots] = index
+        live.node[slots] = node
+        live.attempt[slots] = stages.attempt[rows]
+        live.failed_attempts[slots] = 0
+        if state.attempted:
+            for handle in live.handle[slots].tolist():
+                state.attempted.pop(handle, None)
+        state.count_held(slots, 1)
+        if member_slots.size > slots.size:
+            add_members(state, member_slots, placed.number[kept], nodes[kept])
+        state.raise_flow()
+        if state.clusters.told_count[index] == self._told_count[index]:
+            state.clusters.free[index] -= state.job_vectors(slots).sum(axis=0)
+        # Else totals that came meanwhile may hold these placements already. Taken off twice, they would hide room until
+        # the sampler speaks again, and a quiet one does not; if not taken off at all, its next word is under way.
+        self._leased.append(rows)
+
+    def _release(self, index: int, rows: npt.NDArray[np.int64]) -> None:
+        """Have a cluster's sampler release runs."""
+        if rows.size:
+            stages = self._stages
+            assert stages is not None
+            name = self._state.clusters.names[index]
+            self._releases.append(ClusterRuns(cluster=name, members=stages.members(rows).distinct()))
+
+    def next_commits(self) -> tuple[CommitRequest, ...]:
+        """Begin the next stage and return its requests; empty once every run is placed or out of candidates.
+
+        A cluster that has not answered the stage before counts as one whose answer is not known.
+        """
+        if self._stages is None:
+            return ()
+        self._close_stage()
+        self._told_count = self._state.clusters.told_count.copy()
+        return self._stages.next_requests(self.number)
+
+    def _close_stage(self) -> None:
+        """Take missing answers as not known."""
+        if self._stages is not None:
+            for index in self._stages.unanswered():
+                self.take_commits(self._state.clusters.names[index], None)
+
+    # --- the plan -------------------------------------------------------------------------------------------------
+
+    def finish(self, now_s: float) -> LeasePlan:
+        """End the round and return what it decided. Its leases stay in flight until `apply_ingested`.
+
+        Args:
+            now_s: Now.
+        """
+        state = self._state
+        self._close_stage()
+        state.advance_flow(now_s)
+        self._elect()
+        self._promise(now_s)
+        failed_handle, reasons = self._count_failures(now_s)
+        stages = self._stages
+        rows = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *self._leased]))
+        slots = stages.slots[rows] if stages is not None else np.zeros(0, dtype=np.int32)
+        if stages is not None:
+            rows, slots = self._still_held(rows, slots)
+        charge_starts(state, slots, self._flow)
+        take_leases(state, slots, now_s)
+        state.caps.due_s = min(caps_due_s(state, now_s), next_leases_s(state))
+        plan = LeasePlan(
+            round_number=self.number,
+            create_time_us=round(now_s * 1e6),
+            **lease_columns(state, slots),
+            stops=decide_stops(state),
+            failed_handle=failed_handle,
+            failed_reasons=reasons,
+            round_state=round_state(state),
+            releases=tuple(self._releases),
+        )
+        self._end(plan)
+        return plan
+
+    def _elect(self) -> None:
+        """Choose the waiting heads anew, unless nothing happened since they were chosen."""
+        state = self._state
+        if self.requests or not self._is_idle or state.change_count != self._seen_change:
+            if self.requests:
+                find_placeable(state)
+                if not (state.placeable.any() or state.explained or find_unjudged(state)[0].size):
+                    state.idle_at = state.change_count  # another round would find that there is nothing to ask
+            elect_heads(state)
+
+    def _promise(self, now_s: float) -> None:
+        """Promise starts to the heads that it was asked for, and look when to ask next."""
+        state = self._state
+        if self._due_heads.size:
+            leased = self._stages.slots[np.concatenate(self._leased)] if self._leased and self._stages else _NOBODY
+            is_gang = state.classes.are_gangs(state.live.class_index[self._due_heads])
+            singles, told = self._due_heads[~is_gang], self._answers.could_hold()
+            give_promises(state, singles, told, leased=leased, now_s=now_s)
+            gather(state, self._due_heads[is_gang], told, now_s)
+            elect_heads(state)
+        note_heads(state, now_s)
+        review_promises(state, now_s)
+        review_gathered(state, now_s)
+        self._statistics.has_new_promises = state.promises.is_changed
+        state.promises.is_changed = False
+
+    def _still_held(self, rows: npt.NDArray[np.int64], slots: Int32s) -> tuple[npt.NDArray[np.int64], Int32s]:
+        """Return the placed runs whose job is still there, and release the others."""
+        live, stages = self._state.live, self._stages
+        assert stages is not None
+        held = (live.handle[slots] == stages.handle[rows]) & ((live.flags[slots] & IN_FLIGHT) != 0)
+        clusters = stages.placed_cluster(rows)
+        for index in np.unique(clusters[~held]).tolist():
+            self._release(index, rows[~held & (clusters == index)])
+        return rows[held], slots[held]
+
+    def _still_there(self, rows: npt.NDArray[np.int64]) -> Int32s:
+        """Return the slots of those runs whose job still waits."""
+        stages = self._stages
+        assert stages is not None
+        slots = stages.slots[rows]
+        there: Int32s = slots[self._is_there(slots, stages.handle[rows])]
+        return there
+
+    def _count_failures(self, now_s: float) -> tuple[Int64s, tuple[str, ...]]:
+        """Count failed attempts; return the jobs that have failed for good, and why."""
+        state, stages = self._state, self._stages
+        none = np.zeros(0, dtype=np.int64)
+        if stages is None:
+            return none, ()
+        live, limit = state.live, state.settings.max_failed_attempts
+        slots = self._still_there(stages.refused())
+        state.back_off_until(slots, now_s + back_off_s(state, np.ones(slots.size, dtype=np.int64)))
+        slots = self._still_there(stages.conflicted())
+        live.failed_attempts[slots] += 1
+        state.attempted.update(dict.fromkeys(live.handle[slots].tolist()))
+        counts = live.failed_attempts[slots].astype(np.int64)
+        self._statistics.failed_attempt_count = int(slots.size)
+        again = counts < limit
+        state.back_off_until(slots[again], now_s + back_off_s(state, counts[again]))
+        over = slots[~again]
+        if over.size:
+            # In flight without a placement: not decided again, and gone once the plan is ingested.
+            state.count_queued(over, -1)
+            live.flags[over] = (live.flags[over] & np.uint8(0xFF ^ PENDING)) | np.uint8(IN_FLIGHT)
+            state.count_held(over, 1)
+            state.raise_flow()
+        reason = f"placement failed {limit} times: every commit candidate was taken by others"
+        return live.handle[over], (reason,) * int(over.size)
+
+    def _end(self, plan: LeasePlan) -> None:
+        """Write the statistics and let the next round begin."""
+        state, statistics = self._state, self._statistics
+        state.round = None
+        statistics.leased_count = int(plan.handle.size)
+        statistics.stage_count = self._stages.stage if self._stages else 0
+        statistics.pending_count = int(state.pending_slots().size)
+        statistics.queued_count = int(state.queues.queued_count.sum()) - statistics.pending_count
+        state.totals["conflicts"] += statistics.conflict_count
+        state.totals["retries"] += statistics.failed_attempt_count
+        state.statistics = statistics

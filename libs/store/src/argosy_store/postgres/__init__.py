@@ -1,0 +1,1 @@
+"""Postgres itself: connections, bulk forms, partitions, and reads of one moment."""

@@ -1,0 +1,384 @@
+"""Jobs and events as the API reads them.
+
+The state of an open job stands in no row of its own: it follows from its live run and that run's pods.
+
+Source: design section 4, "States and rows".
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from argosy_core.errors import OutOfRange
+from argosy_core.job.identity import DAY_SHIFT
+from argosy_store.postgres.connection import StoreConnection
+from argosy_store.postgres.pool import Connections
+from argosy_store.replicas.job_filters import (
+    WINDOW,
+    JobFilter,
+    bigint_array,
+    by_index,
+    filter_conditions,
+    read_windows,
+    state_expression,
+    window_conditions,
+)
+from argosy_store.rows import JobRecord, JobSetRow, RunRecord
+from argosy_store.schema.tables import job_metadata, job_sets, jobs, queues, scheduling_classes
+
+__all__ = ["JobCalls", "JobPage"]
+
+_READ_EVENTS: Final = (
+    "SELECT first_number, last_number, payload FROM job_set_events WHERE job_set_id = %(set)s"
+    " AND first_number >= coalesce((SELECT max(first_number) FROM job_set_events"
+    " WHERE job_set_id = %(set)s AND first_number <= %(next)s), 0)"
+    " AND last_number >= %(next)s ORDER BY first_number LIMIT %(limit)s"
+)
+_NUMBER_MARGIN: Final = 200_000  # jobs of two of the largest requests
+_MAX_WINDOWS: Final = 8
+"""Most windows that one page looks at: some hundred milliseconds if none of their jobs is meant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """Jobs that a filter means, in order."""
+
+    jobs: tuple[JobRecord, ...]
+    """As many as were asked for, or fewer."""
+    next_handle: int
+    """What to go on after; 0 if these are the last. There may be more although there are fewer jobs than asked for."""
+
+
+class JobCalls:
+    """What an API replica reads of jobs and events."""
+
+    def __init__(self, connections: Connections) -> None:
+        """Keep the connections."""
+        self._connections = connections
+
+    def get_job(self, handle: int) -> JobRecord | None:
+        """Return a job with its runs and its spec, None if there is none (any more).
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            found = _read_jobs(connection, [jobs.c.handle == handle], limit=1, with_spec=True)
+        return found[0] if found else None
+
+    def get_jobs(self, handles: Sequence[int]) -> list[JobRecord]:
+        """Return jobs with their runs, without their specs, ascending; handles that name none are left out.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            return _read_jobs(connection, [jobs.c.handle == sa.any_(bigint_array(handles))], limit=len(handles))
+
+    def queues_of(self, handles: Sequence[int]) -> dict[str, str]:
+        """Return the names of jobs' queues by the jobs' ids; handles that name no job are left out.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        statement = (
+            "SELECT j.job_id, q.name FROM jobs j JOIN queues q USING (queue_id) WHERE j.handle = ANY (%s::bigint[])"
+        )
+        with self._connections.read() as connection:
+            return {str(row[0]): str(row[1]) for row in connection.execute(statement, [list(handles)])}
+
+    def job_numbers(self) -> range:
+        """Return numbers among which are those of all jobs; see `argosy_core.job.identity`.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            row = connection.execute("SELECT min(handle), max(handle) FROM jobs").fetchone()
+        if row is None or row[0] is None:
+            return range(0)
+        # Numbers are reserved in blocks, so those of one moment may be a little out of order.
+        first, last = (int(handle) & ((1 << DAY_SHIFT) - 1) for handle in row)
+        return range(max(min(first, last) - _NUMBER_MARGIN, 0), max(first, last) + _NUMBER_MARGIN)
+
+    def list_jobs(
+        self, job_filter: JobFilter, after_handle: int = 0, limit: int = 100, *, newest_first: bool = False
+    ) -> JobPage:
+        """Return jobs with their runs in submit order or against it, those that follow a handle; 0 for the first.
+
+        A page looks at a bounded number of jobs, so where few are meant it may hold fewer than asked for, or none.
+
+        Raises:
+            DeadlineExceeded: It took too long all the same.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        conditions = filter_conditions(job_filter)
+        size = WINDOW if job_filter.needs_rows else min(limit, WINDOW)
+        found: list[JobRecord] = []
+        with self._connections.read() as connection, by_index(connection):
+            windows = read_windows(
+                connection, job_filter, after_handle=after_handle, newest_first=newest_first, size=size
+            )
+            for number, handles in enumerate(windows, 1):
+                meant = [*window_conditions(handles), *conditions]
+                found += _read_jobs(connection, meant, limit=limit - len(found), newest_first=newest_first)
+                if len(found) >= limit:
+                    return JobPage(jobs=tuple(found), next_handle=found[-1].handle)
+                if number == _MAX_WINDOWS:
+                    return JobPage(jobs=tuple(found), next_handle=handles[-1])
+        return JobPage(jobs=tuple(found), next_handle=0)
+
+    def count_states(self, job_set_id: int, job_filter: JobFilter | None = None) -> dict[int, int]:
+        """Return the number of jobs of a job set, those that a filter means, by JobState.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        return self.count_states_by_set([job_set_id], job_filter).get(job_set_id, {})
+
+    def count_states_by_set(
+        self, job_set_ids: Sequence[int], job_filter: JobFilter | None = None
+    ) -> dict[int, dict[int, int]]:
+        """Return the number of jobs by JobState, by job set; sets without jobs are left out.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        state = state_expression()
+        statement = (
+            sa.select(jobs.c.job_set_id, state, sa.func.count())
+            .where(
+                jobs.c.job_set_id == sa.any_(bigint_array(job_set_ids)), *filter_conditions(job_filter or JobFilter())
+            )
+            .group_by(jobs.c.job_set_id, state)
+        )
+        found: dict[int, dict[int, int]] = defaultdict(dict)
+        with self._connections.read() as connection:
+            for job_set_id, value, count in connection.select(statement):
+                found[job_set_id][int(value)] = int(count)
+        return dict(found)
+
+    def select_handles(self, handles: Sequence[int], job_filter: JobFilter) -> list[int]:
+        """Return those of some handles that a filter means, ascending.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        statement = (
+            sa.select(jobs.c.handle)
+            .where(jobs.c.handle == sa.any_(bigint_array(handles)), *filter_conditions(job_filter))
+            .order_by(jobs.c.handle)
+        )
+        with self._connections.read() as connection:
+            return [int(row[0]) for row in connection.select(statement)]
+
+    def list_job_sets(self, queue_id: int, after_name: str = "", limit: int = 100) -> list[JobSetRow]:
+        """Return job sets of a queue in order of their names, those after a name.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            cursor = connection.execute(
+                "SELECT job_set_id, name, last_event_number FROM job_sets WHERE queue_id = %s AND name > %s"
+                " ORDER BY name LIMIT %s",
+                [queue_id, after_name, limit],
+            )
+            return [JobSetRow(*row) for row in cursor]
+
+    def find_job_set(self, queue_id: int, name: str) -> int | None:
+        """Return the id of a job set, None if nothing was ever submitted to it.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            row = connection.execute(
+                "SELECT job_set_id FROM job_sets WHERE queue_id = %s AND name = %s", [queue_id, name]
+            ).fetchone()
+        return None if row is None else int(row[0])
+
+    def read_events(self, job_set_id: int, after_number: int, limit_rows: int = 100) -> list[tuple[int, int, bytes]]:
+        """Return batches of events (first number, last number, payload) that hold numbers after a given one.
+
+        The first batch may begin before it: its reader skips what it has.
+
+        Raises:
+            OutOfRange: Events after that number have aged out.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            parameters = {"set": job_set_id, "next": after_number + 1, "limit": limit_rows}
+            rows = connection.execute(_READ_EVENTS, parameters).fetchall()
+            if not rows and _last_number(connection, job_set_id) > after_number:
+                # The number is newer than the rows: what was stored in between is there by now, unless it aged out.
+                rows = connection.execute(_READ_EVENTS, parameters).fetchall()
+                if not rows:
+                    raise _aged_out(after_number)
+        if rows and rows[0][0] > after_number + 1:
+            raise _aged_out(after_number)
+        return [(row[0], row[1], bytes(row[2])) for row in rows]
+
+    def last_event_numbers(self, job_set_ids: Collection[int]) -> dict[int, int]:
+        """Return the number of the last event of each job set that there is; 0 if it has none yet.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            rows = connection.execute(
+                "SELECT job_set_id, last_event_number FROM job_sets WHERE job_set_id = ANY(%s)", [list(job_set_ids)]
+            )
+            return {int(job_set_id): int(number) for job_set_id, number in rows}
+
+    def oldest_event_number(self, job_set_id: int) -> int:
+        """Return the number of the oldest event that is kept; one more than the last number if none is.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            row = connection.execute(
+                "SELECT min(first_number) FROM job_set_events WHERE job_set_id = %s", [job_set_id]
+            ).fetchone()
+            if row is not None and row[0] is not None:
+                return int(row[0])
+            return _last_number(connection, job_set_id) + 1
+
+    def list_quarantined(self, pool: str, after_id: int = 0, limit: int = 100) -> list[tuple[int, int, str, bytes]]:
+        """Return (id, log position, error, payload) of records that could not be applied, in id order.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._connections.read() as connection:
+            cursor = connection.execute(
+                "SELECT id, position, error, payload FROM quarantine WHERE pool = %s AND id > %s ORDER BY id LIMIT %s",
+                [pool, after_id, limit],
+            )
+            return [(row[0], row[1], row[2], bytes(row[3])) for row in cursor]
+
+
+def _aged_out(after_number: int) -> OutOfRange:
+    """Return the error of a reader whose place is older than what is kept."""
+    return OutOfRange(f"events after number {after_number} are no longer kept; begin again without a cursor")
+
+
+def _last_number(connection: StoreConnection, job_set_id: int) -> int:
+    """Return the number of the last event of a job set."""
+    row = connection.execute("SELECT last_event_number FROM job_sets WHERE job_set_id = %s", [job_set_id]).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _read_jobs(
+    connection: StoreConnection,
+    conditions: Sequence[sa.ColumnElement[bool]],
+    *,
+    limit: int,
+    with_spec: bool = False,
+    newest_first: bool = False,
+) -> list[JobRecord]:
+    """Return jobs in handle order, or against it, with their runs."""
+    statement = (
+        sa.select(
+            jobs,
+            state_expression().label("derived"),
+            queues.c.name.label("queue"),
+            job_sets.c.name.label("job_set"),
+            job_metadata.c.labels,
+            job_metadata.c.annotations,
+            scheduling_classes.c.definition,
+        )
+        .join(queues, queues.c.queue_id == jobs.c.queue_id)
+        .join(job_sets, job_sets.c.job_set_id == jobs.c.job_set_id)
+        .outerjoin(scheduling_classes, scheduling_classes.c.class_id == jobs.c.class_id)
+        .outerjoin(job_metadata, job_metadata.c.hash == jobs.c.metadata_hash)
+        .where(*conditions)
+        .order_by(jobs.c.handle.desc() if newest_first else jobs.c.handle)
+        .limit(limit)
+    )
+    cursor = connection.select(statement)
+    names = [column.name for column in cursor.description or ()]
+    rows = [dict(zip(names, row, strict=True)) for row in cursor]
+    by_job = _read_runs(connection, [row["handle"] for row in rows])
+    return [
+        JobRecord(
+            handle=row["handle"],
+            job_id=str(row["job_id"]),
+            queue_id=row["queue_id"],
+            queue=row["queue"],
+            job_set_id=row["job_set_id"],
+            job_set=row["job_set"],
+            class_id=row["class_id"],
+            state=int(row["derived"]),
+            priority=row["priority"],
+            submit_time_us=row["submit_time_us"],
+            end_time_us=row["end_time_us"],
+            reason=row["reason"],
+            cancel_requested=row["cancel_requested"] == 1,
+            client_id=row["client_id"],
+            labels=row["labels"] or {},
+            annotations=row["annotations"] or {},
+            lifetime_s=row["lifetime_s"],
+            time_limit_s=row["time_limit_s"],
+            estimate_s=row["estimate_s"],
+            submitter=row["submitter"],
+            held=row["held"] == 1,
+            job_set_limit=row["job_set_limit"],
+            run_after=bytes(row["run_after"] or b""),
+            runs=tuple(by_job.get(row["handle"], ())),
+            **(_read_spec(connection, row["handle"], row["spec_hash"]) if with_spec else {}),
+            class_definition=bytes(row["definition"] or b""),
+        )
+        for row in rows
+    ]
+
+
+def _read_runs(connection: StoreConnection, handles: Sequence[int]) -> dict[int, list[RunRecord]]:
+    """Return the runs of jobs by handle, each job's in order of attempt and member."""
+    found: dict[int, list[RunRecord]] = defaultdict(list)
+    if not handles:
+        return found
+    # The least advanced pod speaks for a live run; the run's own state is that of its lease until it ends, and since
+    # when it runs stands in its objects until then.
+    cursor = connection.execute(
+        "SELECT r.handle, r.attempt, r.cluster, r.node, CASE WHEN r.end_time_us IS NULL THEN coalesce((SELECT"
+        " min(o.state) FROM objects o WHERE o.handle = r.handle AND o.attempt = r.attempt AND o.member = r.member AND"
+        " o.kind = 'Pod'), r.state)"
+        " ELSE r.state END, r.lease_time_us, CASE WHEN r.end_time_us IS NULL THEN (SELECT max(o.start_time_us) FROM"
+        " objects o WHERE o.handle = r.handle AND o.attempt = r.attempt AND o.member = r.member)"
+        " ELSE r.start_time_us END, r.end_time_us, r.exit_code, r.failure, r.reason, r.member"
+        " FROM runs r WHERE r.handle = ANY (%s::bigint[]) ORDER BY r.handle, r.attempt, r.member",
+        [list(handles)],
+    )
+    for row in cursor:
+        found[row[0]].append(
+            RunRecord(
+                attempt=row[1],
+                cluster=row[2],
+                node=row[3],
+                state=row[4],
+                lease_time_us=row[5],
+                start_time_us=row[6],
+                end_time_us=row[7],
+                exit_code=row[8],
+                failure=row[9],
+                reason=row[10],
+                member=row[11],
+            )
+        )
+    return found
+
+
+def _read_spec(connection: StoreConnection, handle: int, spec_hash: uuid.UUID) -> dict[str, Any]:
+    """Return the body and the layout of a spec, as fields of `JobRecord`."""
+    row = connection.execute(
+        "SELECT body, layout FROM job_specs WHERE day = %s AND hash = %s", [handle >> DAY_SHIFT, spec_hash]
+    ).fetchone()
+    return {} if row is None else {"spec_body": bytes(row[0]), "spec_layout": bytes(row[1])}

@@ -1,0 +1,485 @@
+"""The store of a pool's leader: election, taking changes, applying effects, loading.
+
+Writes go through one connection, reads through another, each used by one thread at a time. Every write checks the epoch
+under a lock on the pool's row, so a leader that has been replaced changes nothing: it gets StateConflict.
+
+Applying the same log position twice is StateConflict as well: the position is moved from its expected value.
+
+Source: design section 5, "Ingest" and "Leader lost"; section 7, invariant 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import StateConflict
+from argosy_core.job.identity import parse_id
+from argosy_store.binding import Binding, Caller, bind
+from argosy_store.postgres.binary import BYTEA, INT4, INT8, TEXT, UUID, array, scalar, uuid_column
+from argosy_store.postgres.connection import LEADER_SETTINGS, READ_SETTINGS, Line, StoreConnection
+from argosy_store.postgres.partitions import (
+    PARTITION_LOCK,
+    STATE_COLUMNS,
+    change_request_lock,
+    database_time_us,
+    learn_state,
+    prologue,
+)
+from argosy_store.postgres.shared_reads import SharedReads
+from argosy_store.replicas.pool_settings import PoolSettingsRow, read_pool_settings
+from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
+from argosy_store.terms import apply
+from argosy_store.terms.effects import AppliedEffects, Effects
+from argosy_store.terms.ended_sessions import note_ended_session
+from argosy_store.terms.load import LoadedPool, load_pool, read_states
+from argosy_store.terms.outbox import insert_outbox
+from argosy_store.terms.suspects import count_suspects, note_suspects, refuse_suspect
+
+__all__ = ["LeaderStore", "Leadership", "LogState"]
+
+_LEAD: Final = """
+INSERT INTO pools AS p (pool, leader_id, address, epoch, expire_time, timeline)
+VALUES (%(pool)s, %(leader)s, %(address)s, 1, clock_timestamp() + make_interval(secs => %(lease)s), argosy_timeline())
+ON CONFLICT (pool) DO UPDATE SET leader_id = excluded.leader_id, address = excluded.address,
+    epoch = p.epoch + CASE WHEN p.timeline IN ('', excluded.timeline) THEN 1 ELSE %(skipped)s END,
+    expire_time = excluded.expire_time, timeline = excluded.timeline
+WHERE p.leader_id IN ('', excluded.leader_id) OR p.expire_time <= clock_timestamp()
+RETURNING epoch, log_position, round_state, timeline
+"""
+_SKIPPED_EPOCHS: Final = 1000
+"""A promoted standby may lack the last epochs that its primary gave."""
+_LOG_STATE: Final = """
+log_failure_time = CASE WHEN %(publishes)s THEN NULL WHEN %(failing_s)s::float8 IS NULL THEN log_failure_time
+    ELSE coalesce(log_failure_time, clock_timestamp() - make_interval(secs => %(failing_s)s)) END,
+log_failure = CASE WHEN %(publishes)s THEN '' WHEN %(failing_s)s::float8 IS NULL THEN log_failure
+    ELSE coalesce(nullif(%(reason)s, ''), nullif(log_failure, ''), 'it does not answer') END
+"""
+_RENEW: Final = f"""
+UPDATE pools SET expire_time = clock_timestamp() + make_interval(secs => %(lease)s), {_LOG_STATE}
+WHERE pool = %(pool)s AND epoch = %(epoch)s AND leader_id = %(leader)s AND leader_id <> ''
+RETURNING argosy_now_us()
+"""
+_RESIGN: Final = f"""
+UPDATE pools SET leader_id = '', expire_time = clock_timestamp(), {_LOG_STATE}
+WHERE pool = %(pool)s AND epoch = %(epoch)s
+"""
+_MOVE: Final = "UPDATE pools SET log_position = $2::bigint WHERE pool = $1::text"
+_MOVE_STATE: Final = "UPDATE pools SET log_position = $2::bigint, round_state = $3::bytea WHERE pool = $1::text"
+_STATE: Final = "UPDATE pools SET round_state = $2::bytea WHERE pool = $1::text"
+_READ_CHANGES: Final = (
+    "SELECT id, payload FROM changes c WHERE pool = $1::text AND NOT EXISTS (SELECT FROM suspects s"
+    " WHERE s.pool = c.pool AND s.kind = 'change' AND s.key = c.id::text) ORDER BY id LIMIT $2::bigint"
+)
+_READ_SPECS: Final = (
+    "SELECT s.day, s.hash, s.body, s.layout FROM unnest($1::integer[], $2::uuid[]) AS n (day, hash)"
+    " JOIN job_specs s ON s.day = n.day AND s.hash = n.hash"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """What a new leader starts from."""
+
+    epoch: int
+    """Its epoch, higher than any before."""
+    log_position: int
+    """Position up to which the log has been applied."""
+    round_state: bytes
+    """State of the last round applied, opaque here."""
+    time_us: int
+    """The database's time, microseconds since the Unix epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogState:
+    """What a leader knows of the event log that it publishes to; nothing, while it has not tried."""
+
+    publishes: bool = False
+    """What it published last was taken."""
+    failing_s: float | None = None
+    """For how long it has been trying in vain, seconds; None if it is not."""
+    reason: str = ""
+    """Why that is, empty if it just gets no answer; what was said before stands then."""
+
+
+_UNTRIED: Final = LogState()
+_READER_SETTINGS: Final = {**READ_SETTINGS, "application_name": "argosy-leader"}
+
+
+class LeaderStore:
+    """The database as one pool's leader sees it. Thread-safe: calls of one kind wait for each other.
+
+    Args:
+        url: Database, migrated.
+        pool: Pool; jobs belong to it through their queue.
+        relays_events: Whether what is written is noted in the outbox of events, for the relay.
+    """
+
+    def __init__(self, url: str, pool: str, *, relays_events: bool = False) -> None:
+        """Remember; connections are opened when they are needed and again after they broke."""
+        self._url = url
+        self._relays_events = relays_events
+        self._pool = pool
+        self._leader_id = ""
+        self._timeline = ""
+        self._writer = Line(url, {**LEADER_SETTINGS})
+        self._reader = Line(url, _READER_SETTINGS)
+        # The lease must not wait behind a load of the pool, which may take longer than it lasts.
+        self._elector = Line(url, {**READ_SETTINGS, "application_name": "argosy-election"})
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._writer.close()
+        self._reader.close()
+        self._elector.close()
+
+    def try_lead(self, leader_id: str, address: str, lease_s: float) -> Leadership | None:
+        """Take the pool if it is free, expired or ours already; the epoch grows by one.
+
+        Args:
+            leader_id: Who asks; unique per process.
+            address: host:port where the leader is reached.
+            lease_s: How long the lead lasts unless renewed, by the database's clock.
+
+        Returns:
+            What to start from, or None while another leads.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        values: dict[str, Any] = {"pool": self._pool, "leader": leader_id, "address": address, "lease": lease_s}
+        values["skipped"] = _SKIPPED_EPOCHS
+        with self._elector.use() as connection:
+            row = connection.execute(_LEAD, values).fetchone()
+            if row is None:
+                return None
+            # Asked after the commit, which may wait for a standby: what it returned would be as old as that wait.
+            time_us = database_time_us(connection)
+        self._leader_id, self._timeline = leader_id, row[3]
+        return Leadership(epoch=row[0], log_position=row[1], round_state=bytes(row[2]), time_us=time_us)
+
+    def renew(self, epoch: int, lease_s: float, log: LogState = _UNTRIED) -> int:
+        """Lead on; also when the lease ran out, as long as nobody else took the pool: the epoch is the fence.
+
+        Who leads is looked at, too: a database that lost what it had last could give an epoch twice.
+
+        A renewal may come late because the pool's row is locked by a large transaction of this very leader. Giving the
+        epoch up for that would cost a full load of the pool just when it is busiest.
+
+        Args:
+            epoch: The caller's epoch.
+            lease_s: How long the lead lasts from now on unless renewed again.
+            log: Whether the leader can publish, for whoever asks the database how the pool is. A failure is told from
+                its beginning on, also if leaders follow each other meanwhile.
+
+        Returns:
+            The database's time, microseconds since the Unix epoch.
+
+        Raises:
+            StateConflict: Another leader took the pool, or this one resigned.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._elector.use() as connection:
+            values = {"leader": self._leader_id, "lease": lease_s, **self._log_values(epoch, log)}
+            row = connection.execute(_RENEW, values).fetchone()
+        if row is None:
+            raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
+        return int(row[0])
+
+    def resign(self, epoch: int, log: LogState = _UNTRIED) -> None:
+        """Leave the pool to whoever comes, with what is known of the log; nothing if the lead was lost before.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._elector.use() as connection:
+            connection.execute(_RESIGN, self._log_values(epoch, log))
+
+    def _log_values(self, epoch: int, log: LogState) -> dict[str, Any]:
+        """Return the parameters of what tells the state of the log."""
+        reason = log.reason.replace("\0", "")
+        return {
+            "pool": self._pool,
+            "epoch": epoch,
+            "publishes": log.publishes,
+            "failing_s": log.failing_s,
+            "reason": reason,
+        }
+
+    def read_changes(self, limit: int) -> list[tuple[int, bytes]]:
+        """Return up to `limit` visible changes of the pool in id order, but those that ended a term.
+
+        A change that commits late may have a lower id than one read before, so callers keep no cursor: they delete what
+        they took.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._reader.use() as connection:
+            result = connection.bulk(_READ_CHANGES, scalar(TEXT, self._pool), scalar(INT8, limit))
+            return [
+                (int.from_bytes(result.get_value(row, 0) or b"", "big"), result.get_value(row, 1) or b"")
+                for row in range(result.ntuples)
+            ]
+
+    def apply(self, epoch: int, effects: Effects) -> AppliedEffects:
+        """Write everything in one transaction.
+
+        Order: ends of runs, leases and their objects, states of objects, ends of runs that were leased in here, jobs,
+        events, changes, quarantine, contacts, position and round state.
+
+        Args:
+            epoch: The caller's epoch.
+            effects: What to write.
+
+        Returns:
+            What was refused.
+
+        Raises:
+            StateConflict: The epoch or the log position is not the current one; nothing was written.
+            BackendUnavailable: Postgres cannot be reached; the transaction may have happened. The position tells.
+            InvariantViolation: Events leave a gap; nothing was written.
+        """
+        with self._writer.use() as connection:
+            locks = [] if effects.new_runs is None else [change_request_lock(self._pool, shared=False)]
+            with connection.transaction_block(_opening(self._pool, locks)) as state:
+                if state.ntuples == 0 or int(state.get_value(0, STATE_COLUMNS) or b"0") != epoch:
+                    raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
+                position = int(state.get_value(0, STATE_COLUMNS + 1) or b"0")
+                if effects.log_position is not None and effects.log_position[0] != position:
+                    raise StateConflict(
+                        f"the log of {self._pool} is applied up to {position}, not {effects.log_position[0]}"
+                    )
+                learn_state(connection, state)
+                if self._timeline not in {"", connection.timeline}:
+                    raise StateConflict(
+                        f"the database was replaced by a standby, which may lack what epoch {epoch} knows: load again"
+                    )
+                return self._write(connection, epoch, effects)
+
+    def _write(self, connection: StoreConnection, epoch: int, effects: Effects) -> AppliedEffects:
+        """Execute the statements of one transaction."""
+        refused = _write_runs(connection, epoch, effects)
+        absorbed = np.empty(0, dtype=np.int64)
+        if effects.job_updates is not None:
+            absorbed = apply.end_jobs(connection, effects.job_updates)
+        applied = AppliedEffects(refused_handles=refused, absorbed_handles=absorbed)
+        events = effects.events(applied) if callable(effects.events) else effects.events
+        if events:
+            apply.write_events(connection, events)
+            if self._relays_events:
+                insert_outbox(connection, self._pool, events)
+        if effects.deleted_change_ids is not None and len(effects.deleted_change_ids):
+            apply.delete_changes(connection, self._pool, effects.deleted_change_ids)
+        if effects.quarantined:
+            apply.insert_quarantined(connection, self._pool, effects.quarantined)
+        if effects.contacts:
+            apply.set_contacts(connection, self._pool, effects.contacts)
+        if effects.queued_counts:
+            apply.set_queued_counts(connection, effects.queued_counts, effects.queued_count_time_us)
+        self._move(connection, effects)
+        return applied
+
+    def _move(self, connection: StoreConnection, effects: Effects) -> None:
+        """Store position and round state; last, so that the pool's row is locked exclusively for a moment only."""
+        pool = scalar(TEXT, self._pool)
+        if effects.log_position is not None and effects.round_state is not None:
+            state = scalar(BYTEA, effects.round_state)
+            connection.bulk(_MOVE_STATE, pool, scalar(INT8, effects.log_position[1]), state)
+        elif effects.log_position is not None:
+            connection.bulk(_MOVE, pool, scalar(INT8, effects.log_position[1]))
+        elif effects.round_state is not None:
+            connection.bulk(_STATE, pool, scalar(BYTEA, effects.round_state))
+
+    def note_suspects(self, epoch: int, origins: Sequence[tuple[str, str]], error: str) -> None:
+        """Note what ended a term, so that the next leader sets it aside.
+
+        Args:
+            epoch: Epoch of the term.
+            origins: (kind, key).
+            error: What it came to.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._reader.use() as connection:
+            note_suspects(connection, self._pool, epoch=epoch, origins=origins, error=error)
+
+    def count_suspects(self) -> int:
+        """Return how many suspects the pool has.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._reader.use() as connection:
+            return count_suspects(connection, self._pool)
+
+    def note_ended_session(self, *, cluster: str, role: str, host: str, reason: str) -> None:
+        """Remember that a session of the pool was ended because of what was said there.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._reader.use() as connection, connection.transaction_block():
+            note_ended_session(connection, self._pool, cluster=cluster, role=role, host=host, reason=reason)
+
+    def load(self) -> LoadedPool:
+        """Return everything the leader keeps in memory, as of one moment.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._reader.use() as connection:
+            # Taken before the transaction begins: its view must not be older than the partitions it reads.
+            connection.run(f"SELECT pg_advisory_lock_shared({PARTITION_LOCK})")
+            try:
+                with (
+                    connection.transaction_block("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+                    SharedReads(self._url, _READER_SETTINGS, connection) as reads,
+                ):
+                    return load_pool(connection, reads, self._pool)
+            finally:
+                if not connection.closed:
+                    connection.run(f"SELECT pg_advisory_unlock_shared({PARTITION_LOCK})")
+
+    def read_classes(self, class_ids: Sequence[int]) -> dict[int, bytes]:
+        """Return definitions of scheduling classes by id."""
+        with self._reader.use() as connection:
+            statement = "SELECT class_id, definition FROM scheduling_classes WHERE class_id = ANY (%s)"
+            cursor = connection.execute(statement, [[int(value) for value in class_ids]])
+            return {row[0]: bytes(row[1]) for row in cursor}
+
+    def read_queues(self, queue_ids: Sequence[int]) -> list[QueueRow]:
+        """Return queues by id, deleted ones included."""
+        with self._reader.use() as connection:
+            statement = f"SELECT {QUEUE_COLUMNS} FROM queues WHERE queue_id = ANY (%s) ORDER BY queue_id"
+            cursor = connection.execute(statement, [list(queue_ids)])
+            return [QueueRow.of(row) for row in cursor]
+
+    def read_settings(self) -> PoolSettingsRow | None:
+        """Return what was set of the pool's rounds; None if nothing was."""
+        with self._reader.use() as connection:
+            return read_pool_settings(connection, self._pool)
+
+    def read_job_sets(self, job_set_ids: Sequence[int]) -> dict[int, tuple[int, str, int]]:
+        """Return (queue id, name, last event number) of job sets by id."""
+        statement = "SELECT job_set_id, queue_id, name, last_event_number FROM job_sets WHERE job_set_id = ANY (%s)"
+        with self._reader.use() as connection:
+            cursor = connection.execute(statement, [list(job_set_ids)])
+            return {row[0]: (row[1], row[2], row[3]) for row in cursor}
+
+    def read_specs(self, keys: Sequence[tuple[int, bytes]]) -> dict[tuple[int, bytes], tuple[bytes, bytes]]:
+        """Return (body, layout) of specs by (day, hash)."""
+        with self._reader.use() as connection:
+            result = connection.bulk(
+                _READ_SPECS,
+                array(INT4, [key[0] for key in keys]),
+                array(UUID, uuid_column(b"".join(key[1] for key in keys))),
+            )
+            return {
+                (
+                    int.from_bytes(result.get_value(row, 0) or b"", "big", signed=True),
+                    result.get_value(row, 1) or b"",
+                ): (
+                    result.get_value(row, 2) or b"",
+                    result.get_value(row, 3) or b"",
+                )
+                for row in range(result.ntuples)
+            }
+
+    def read_ended_jobs(self, handles: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:
+        """Return (handle, upper half of the id, job set id) of jobs, ended ones too; unknown handles are left out."""
+        statement = "SELECT handle, job_id, job_set_id FROM jobs WHERE handle = ANY (%s) ORDER BY handle"
+        with self._reader.use() as connection:
+            cursor = connection.execute(statement, [[int(handle) for handle in handles]])
+            return [(row[0], parse_id(str(row[1]))[0], row[2]) for row in cursor]
+
+    def read_states(self, handles: Sequence[int] | npt.NDArray[np.int64]) -> dict[int, int]:
+        """Return what jobs of any pool have come to, by handle: JobState, 0 while open; others have no row."""
+        with self._reader.use() as connection:
+            return read_states(connection, np.asarray(handles, dtype=np.int64))
+
+    def leader_addresses(self) -> dict[str, str]:
+        """Return host:port of the leader of each pool that has one."""
+        statement = "SELECT pool, address FROM pools WHERE leader_id <> '' AND expire_time > clock_timestamp()"
+        with self._reader.use() as connection:
+            return {pool: str(address) for pool, address in connection.execute(statement)}
+
+    def read_foreign_jobs(self, handles: Sequence[int]) -> list[int]:
+        """Return those jobs, of some handles, that belong to queues of other pools."""
+        statement = (
+            "SELECT j.handle FROM jobs j JOIN queues q ON q.queue_id = j.queue_id"
+            " WHERE j.handle = ANY (%s) AND q.pool <> %s"
+        )
+        with self._reader.use() as connection:
+            return [row[0] for row in connection.execute(statement, [list(handles), self._pool])]
+
+    def read_clusters(self, names: Sequence[str] | None = None) -> list[ClusterRow]:
+        """Return clusters by name, or all of the pool."""
+        with self._reader.use() as connection:
+            if names is None:
+                statement = f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE {OF_POOL} AND NOT forgotten ORDER BY name"
+                cursor = connection.execute(statement, [self._pool])
+            else:
+                statement = f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE name = ANY (%s) ORDER BY name"
+                cursor = connection.execute(statement, [list(names)])
+            return [ClusterRow.of(row) for row in cursor]
+
+    def bind_cluster(
+        self, epoch: int, name: str, *, uid: str, role: str, process: bytes, keep_s: float, host: str = ""
+    ) -> Binding:
+        """Bind a cluster's name to its uid, and the cluster's part in this pool to one process; see `bind`.
+
+        Args:
+            epoch: The caller's epoch.
+            name: Name of the cluster.
+            uid: Uid of the cluster.
+            role: `executor` or `sampler`.
+            process: Which process dials: 16 random bytes.
+            keep_s: For how long it keeps its session without being heard.
+            host: Where it runs, for people.
+
+        Raises:
+            StateConflict: The epoch is not the current one, or another process holds the session.
+            NotAllowedNow: The name belongs to another uid.
+            BackendUnavailable: Postgres cannot be reached, or what the service said ended a term.
+        """
+        with self._writer.use() as connection, connection.transaction_block(_opening(self._pool, [])) as state:
+            if state.ntuples == 0 or int(state.get_value(0, STATE_COLUMNS) or b"0") != epoch:
+                raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
+            refuse_suspect(connection, self._pool, role, name)
+            caller = Caller(cluster=name, pool=self._pool, role=role, process=process, host=host)
+            return bind(connection, caller, uid=uid, keep_s=keep_s)
+
+
+def _write_runs(connection: StoreConnection, epoch: int, effects: Effects) -> npt.NDArray[np.int64]:
+    """Write runs and objects; return the handles of refused leases."""
+    refused = np.empty(0, dtype=np.int64)
+    if effects.run_updates is not None:
+        apply.end_runs(connection, effects.run_updates)
+    if effects.new_runs is not None:
+        refused = apply.refuse_runs(connection, effects.new_runs)
+        apply.insert_runs(connection, effects.new_runs, epoch, refused)
+    if effects.new_objects is not None:
+        apply.insert_objects(connection, effects.new_objects, refused)
+    if effects.held is not None:
+        apply.set_held_amounts(connection, effects.held)
+    if effects.object_updates is not None:
+        apply.update_objects(connection, effects.object_updates)
+    for cluster, updates in effects.ended_updates:
+        apply.update_objects(connection, updates, cluster)
+    if effects.run_updates is not None and effects.new_runs is not None:
+        apply.end_runs(connection, effects.run_updates)
+    return refused
+
+
+def _opening(pool: str, locks: Sequence[str]) -> str:
+    """Return the statements that open an epoch-checked transaction; its last columns are epoch and position."""
+    quoted = pool.replace("'", "''")
+    tail = f", p.epoch, p.log_position FROM partition_state s, pools p WHERE p.pool = '{quoted}' FOR SHARE OF p"
+    return prologue(*locks, tail=tail)

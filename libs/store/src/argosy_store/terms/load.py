@@ -1,0 +1,507 @@
+"""Everything a new leader keeps in memory, read as columns.
+
+Each column comes as one binary array, which becomes one of NumPy without an object per row, not even a message of the
+protocol (COPY sends one per row, which costs more than all else). Rows come as they lie; they are sorted and matched
+here, where that takes a tenth of the time. Texts are few: they come as tables, and rows name them by their hash. The
+large queries run beside each other (`shared_reads`).
+
+Source: design section 5, "Leader lost"; section 6, "the leader keeps live jobs as structure of arrays".
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.errors import InvariantViolation, NotFound
+from argosy_core.job.identity import DAY_SHIFT
+from argosy_core.job.reading.after import AfterJobs
+from argosy_core.job.reading.options import OPTION_NAMES, UNSET, JobOptions
+from argosy_core.job.states import RunState
+from argosy_core.job.tables.members import Members
+from argosy_core.job.tables.rows import HeldAmounts
+from argosy_core.scheduler import (
+    EndedMembers,
+    JobColumns,
+    JobSetView,
+    LoadedColumns,
+    LoadedObjects,
+    LoadedRuns,
+    SpecReference,
+)
+from argosy_store.postgres.binary import INT2, INT4, INT8, UUID
+from argosy_store.postgres.connection import StoreConnection
+from argosy_store.postgres.shared_reads import SharedReads
+from argosy_store.replicas.pool_settings import PoolSettingsRow, read_pool_settings
+from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
+from argosy_store.terms.suspects import read_suspects
+
+__all__ = ["LoadedPool", "load_pool", "read_states"]
+
+_Columns: TypeAlias = list[npt.NDArray[Any]]
+_ATTEMPT_BITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPool:
+    """All of one pool, as of one moment."""
+
+    queues: tuple[QueueRow, ...]
+    """Queues of the pool; deleted ones only if open jobs name them."""
+    clusters: tuple[ClusterRow, ...]
+    """Clusters of the pool that are not forgotten."""
+    classes: dict[int, bytes]
+    """Definitions of the scheduling classes of open jobs by id."""
+    columns: LoadedColumns
+    """Open jobs and their live runs, ascending by handle, with their job sets; without the state of the last round."""
+    log_position: int
+    """Position up to which the log has been applied."""
+    round_state: bytes
+    """State of the last round applied."""
+    suspects: tuple[tuple[str, str], ...] = ()
+    """(kind, key) of what ended terms."""
+    suspect_changes: tuple[bytes, ...] = ()
+    """What stands in the changes among them."""
+    settings: PoolSettingsRow | None = None
+    """What was set of the pool's rounds; None if nothing was."""
+
+
+def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> LoadedPool:
+    """Read a pool inside a repeatable-read transaction, under the partition lock.
+
+    Days that are known to hold no open job are left out, so the time goes with recent and open jobs, not with history.
+
+    Args:
+        connection: Where the transaction is under way.
+        reads: Further connections with its snapshot.
+        pool: Pool.
+
+    Raises:
+        NotFound: Nobody has ever led the pool.
+        psycopg.Error: As the driver raises it.
+    """
+    head = connection.execute("SELECT log_position, round_state FROM pools WHERE pool = %s", [pool]).fetchone()
+    if head is None:
+        raise NotFound(f"pool {pool} has never had a leader")
+    # It waits for the others, each of which may take its time.
+    connection.run("SET LOCAL idle_in_transaction_session_timeout = '300s'")
+    scope = _read_scope(connection, pool)
+    # The longest come first; nothing of what follows waits for more than it needs.
+    pending_jobs, pending_objects = _begin_jobs(reads, scope), _begin_objects(reads, scope)
+    pending_runs, pending_names = _begin_runs(reads, scope)
+    pending_metadata, pending_past = _begin_metadata(reads, scope), _begin_past_runs(reads, scope)
+    pending_options, pending_held = _begin_options(reads, scope), _begin_held(reads, scope)
+    pending_after, pending_preempted = _begin_after(reads, scope), _begin_preempted(reads, scope)
+    jobs, cancel_requested, hashes = _order_jobs(pending_jobs.result())
+    handles = jobs["handle"]
+    specs, spec_index = _load_specs(connection, handles, hashes)
+    objects = _order_objects(pending_objects.result(), handles)
+    runs = _order_runs(pending_runs.result(), pending_names.result(), handles)
+    metadata, metadata_index = _load_metadata(connection, pending_metadata.result(), handles)
+    last_attempt, failures, failed_time_us, parted = _count_past_runs(pending_past.result(), handles, runs)
+    suspects, suspect_changes = read_suspects(connection, pool)
+    settings = read_pool_settings(connection, pool)
+    return LoadedPool(
+        queues=_load_queues(connection, pool, jobs["queue"]),
+        clusters=tuple(
+            ClusterRow.of(row)
+            for row in connection.execute(
+                f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE {OF_POOL} AND NOT forgotten ORDER BY name",
+                [pool],
+            )
+        ),
+        classes=_load_classes(connection, jobs["class_id"]),
+        columns=LoadedColumns(
+            jobs=JobColumns(
+                **jobs,
+                spec=spec_index,
+                metadata_index=metadata_index,
+                specs=specs,
+                metadata=metadata,
+                options=_spread_options(pending_options.result(), handles),
+                after=_load_after(connection, pending_after.result()),
+            ),
+            cancel_requested=cancel_requested.astype(np.int8),
+            last_attempt=last_attempt,
+            failures=failures,
+            failed_time_us=failed_time_us,
+            runs=runs,
+            objects=objects,
+            ended_members=_load_ended_members(connection, parted),
+            held=_held_amounts(pending_held.result()),
+            round_state=None,
+            preempted=_spread_preempted(pending_preempted.result(), handles),
+            job_sets=_load_job_sets(connection, jobs["job_set"]),
+        ),
+        log_position=head[0],
+        round_state=bytes(head[1]),
+        suspects=tuple(suspects),
+        suspect_changes=tuple(suspect_changes),
+        settings=settings,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Which jobs are loaded, as conditions that let the planner leave out days. COPY takes no parameters."""
+
+    low: int
+    """First handle of the first day that may hold open jobs."""
+    carried_below: int
+    """First handle of the first day that has partitions: open jobs below were carried over."""
+    queue_ids: tuple[int, ...]
+    """Queues of the pool."""
+
+    def handles(self, alias: str) -> str:
+        """Return the condition on the handle of a table."""
+        return f"({alias}.handle >= {self.low} OR {alias}.handle < {self.carried_below})"
+
+    @property
+    def jobs(self) -> str:
+        """The condition of an open job `j` of the pool."""
+        queues = ",".join(map(str, self.queue_ids))
+        return f"j.state = 0 AND {self.handles('j')} AND j.queue_id = ANY ('{{{queues}}}'::integer[])"
+
+    @property
+    def live_runs(self) -> str:
+        """The condition of a live run `r`, of whatever pool."""
+        return f"r.end_time_us IS NULL AND {self.handles('r')}"
+
+
+def _among(wanted: npt.NDArray[np.int64], handles: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return which handles are among wanted ones, which ascend."""
+    if not len(wanted):
+        return np.zeros(len(handles), dtype=np.bool_)
+    found: npt.NDArray[np.bool_] = wanted[np.minimum(np.searchsorted(wanted, handles), len(wanted) - 1)] == handles
+    return found
+
+
+def _read_scope(connection: StoreConnection, pool: str) -> _Scope:
+    """Return which jobs are loaded."""
+    row = connection.execute(
+        "SELECT min(day), min(day) FILTER (WHERE NOT day = ANY (closed_days)) FROM partition_state, unnest(days) AS day"
+    ).fetchone()
+    first, first_open = row or (None, None)
+    queue_ids = connection.execute("SELECT queue_id FROM queues WHERE pool = %s ORDER BY 1", [pool]).fetchall()
+    return _Scope(
+        low=0 if first_open is None else first_open << DAY_SHIFT,
+        carried_below=0 if first is None else first << DAY_SHIFT,
+        queue_ids=tuple(queue_id for (queue_id,) in queue_ids),
+    )
+
+
+def _begin_jobs(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    return reads.columns(
+        "SELECT j.handle, j.job_id, j.queue_id, j.job_set_id, j.class_id, j.priority, j.submit_time_us,"
+        f" j.cancel_requested, j.spec_hash FROM jobs j WHERE {scope.jobs}",
+        [INT8, UUID, INT4, INT8, INT4, INT4, INT8, INT2, UUID],
+    )
+
+
+def _order_jobs(
+    columns: _Columns,
+) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int16], npt.NDArray[np.void]]:
+    """Return columns of open jobs as `JobColumns` names them, which have cancel requests, and their spec hashes."""
+    order = np.argsort(columns[0], kind="stable")
+    columns = [column[order] for column in columns]
+    ids = columns[1].view(">i8").reshape(-1, 2)[:, 0].astype(np.int64) if len(columns[1]) else columns[0]
+    names = ("handle", "id_high", "queue", "job_set", "class_id", "priority", "submit_time_us")
+    return dict(zip(names, (columns[0], ids, *columns[2:7]), strict=True)), columns[7], columns[8]
+
+
+def _load_specs(
+    connection: StoreConnection, handles: npt.NDArray[np.int64], hashes: npt.NDArray[np.void]
+) -> tuple[tuple[SpecReference, ...], npt.NDArray[np.int32]]:
+    """Return the distinct specs of open jobs and each job's index into them."""
+    if not len(handles):
+        return (), np.empty(0, dtype=np.int32)
+    keys = np.empty((len(handles), 3), dtype=">u8")
+    keys[:, 0] = handles >> DAY_SHIFT
+    keys[:, 1:] = hashes.view(">u8").reshape(-1, 2)
+    _, first, index = np.unique(keys.reshape(-1).view("V24"), return_index=True, return_inverse=True)
+    days = (handles[first] >> DAY_SHIFT).tolist()
+    wanted = [bytes(value) for value in hashes[first].tolist()]
+    cursor = connection.execute(
+        "SELECT s.day, s.hash, s.layout FROM unnest(%s::integer[], %s::uuid[]) AS n (day, hash)"
+        " JOIN job_specs s ON s.day = n.day AND s.hash = n.hash",
+        [days, [value.hex() for value in wanted]],
+    )
+    layouts = {(row[0], row[1].bytes): bytes(row[2]) for row in cursor}
+    specs = tuple(
+        SpecReference(day=day, hash=value, layout=layouts.get((day, value), b""))
+        for day, value in zip(days, wanted, strict=True)
+    )
+    return specs, index.reshape(-1).astype(np.int32)
+
+
+def _begin_metadata(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    return reads.columns(
+        f"SELECT j.handle, j.metadata_hash FROM jobs j WHERE {scope.jobs} AND j.metadata_hash IS NOT NULL",
+        [INT8, UUID],
+    )
+
+
+def _load_metadata(
+    connection: StoreConnection, columns: _Columns, handles: npt.NDArray[np.int64]
+) -> tuple[tuple[bytes, ...], npt.NDArray[np.int32]]:
+    """Return the distinct metadata of open jobs and each job's index into them."""
+    owners, hashes = columns
+    index = np.full(len(handles), -1, dtype=np.int32)
+    if not len(owners):
+        return (), index
+    wanted, place = np.unique(hashes, return_inverse=True)
+    index[np.searchsorted(handles, owners)] = place
+    found = {
+        row[0].bytes: row[1].encode()
+        for row in connection.execute(
+            "SELECT hash, jsonb_build_object('labels', labels, 'annotations', annotations)::text FROM job_metadata"
+            " WHERE hash = ANY (%s::uuid[])",
+            [[value.hex() for value in wanted.tolist()]],
+        )
+    }
+    return tuple(found.get(value, b"{}") for value in wanted.tolist()), index
+
+
+def _begin_options(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    names = OPTION_NAMES
+    return reads.columns(
+        f"SELECT j.handle, {', '.join(f'coalesce(j.{name}, {UNSET})' for name in names)} FROM jobs j"
+        f" WHERE {scope.jobs} AND ({' OR '.join(f'j.{name} IS NOT NULL' for name in names)})",
+        [INT8, *[INT4] * len(names)],
+    )
+
+
+def _begin_preempted(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    return reads.columns(
+        f"SELECT j.handle, j.preempt_attempt FROM jobs j WHERE {scope.jobs} AND j.preempt_attempt IS NOT NULL",
+        [INT8, INT4],
+    )
+
+
+def _spread_preempted(columns: _Columns, handles: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | None:
+    """Return the attempts that somebody asked to preempt, 0 for none; None if nobody asked."""
+    owners, attempts = columns
+    if not len(owners):
+        return None
+    spread = np.zeros(len(handles), dtype=np.int32)
+    spread[np.searchsorted(handles, owners)] = attempts
+    return spread
+
+
+def _begin_after(reads: SharedReads, scope: _Scope) -> Future[list[tuple[Any, ...]]]:
+    return reads.rows(
+        f"SELECT j.handle, j.run_after FROM jobs j WHERE {scope.jobs} AND j.run_after IS NOT NULL ORDER BY j.handle"
+    )
+
+
+def _load_after(connection: StoreConnection, rows: list[tuple[Any, ...]]) -> AfterJobs | None:
+    """Return which jobs open jobs wait for, with what these have come to; None if there are none."""
+    pairs = AfterJobs.of_payloads((row[0] for row in rows), (bytes(row[1]) for row in rows))
+    return None if pairs is None else pairs.with_states(read_states(connection, pairs.other))
+
+
+def read_states(connection: StoreConnection, handles: npt.NDArray[np.int64]) -> dict[int, int]:
+    """Return what jobs have come to, by handle: JobState, 0 while they are open; others have no row."""
+    cursor = connection.execute(
+        "SELECT handle, state FROM jobs WHERE handle = ANY (%s::bigint[])", [np.unique(handles).tolist()]
+    )
+    return dict(cursor.fetchall())
+
+
+def _spread_options(columns: _Columns, handles: npt.NDArray[np.int64]) -> JobOptions | None:
+    """Return what the submitters of open jobs say of them, None if nothing is said of any."""
+    owners, *given = columns
+    if not len(owners):
+        return None
+    options = JobOptions.unset(len(handles))
+    rows = np.searchsorted(handles, owners)
+    for column, values in zip(options.columns().values(), given, strict=True):
+        column[rows] = values
+    return options
+
+
+def _begin_runs(reads: SharedReads, scope: _Scope) -> tuple[Future[_Columns], Future[list[tuple[Any, ...]]]]:
+    columns = reads.columns(
+        "SELECT r.handle, r.attempt, hashtextextended(r.cluster, 0), hashtextextended(r.node, 0), r.member,"
+        f" coalesce(r.charge_core_s, 0) FROM runs r WHERE {scope.live_runs}",
+        [INT8, INT2, INT8, INT8, INT2, INT8],
+    )
+    names = reads.rows(
+        "SELECT hashtextextended(cluster, 0), cluster, hashtextextended(node, 0), node"
+        f" FROM (SELECT DISTINCT cluster, node FROM runs r WHERE {scope.live_runs}) places"
+    )
+    return columns, names
+
+
+def _begin_held(reads: SharedReads, scope: _Scope) -> Future[list[tuple[Any, ...]]]:
+    return reads.rows(
+        "SELECT r.handle, r.attempt, r.member, r.held_amounts FROM runs r"
+        f" WHERE r.held_amounts IS NOT NULL AND {scope.live_runs}"
+    )
+
+
+def _held_amounts(rows: list[tuple[Any, ...]]) -> HeldAmounts | None:
+    """Return what members of live runs hold that is not as their classes say; None if there are none."""
+    if not rows:
+        return None
+    names = tuple(sorted({name for *_, held in rows for name in held}))
+    columns = np.array([row[:3] for row in rows], dtype=np.int64)
+    return HeldAmounts(
+        members=Members.of(columns[:, 0], columns[:, 1], columns[:, 2]),
+        names=names,
+        amounts=np.array([[held.get(name, -1) for name in names] for *_, held in rows], dtype=np.int64),
+    )
+
+
+def _order_runs(columns: _Columns, places: list[tuple[Any, ...]], handles: npt.NDArray[np.int64]) -> LoadedRuns:
+    """Return the live runs of jobs, ascending by handle, attempt and member."""
+    order = np.lexsort((columns[4], columns[1], columns[0]))
+    order = order[_among(handles, columns[0][order])]
+    columns = [column[order] for column in columns]
+    clusters, cluster = _names({(value, name) for value, name, _, _ in places}, columns[2])
+    nodes, node = _names({(value, name) for _, _, value, name in places}, columns[3])
+    return LoadedRuns(
+        handle=columns[0],
+        attempt=columns[1].astype(np.int32),
+        cluster=cluster,
+        clusters=clusters,
+        node=node,
+        nodes=nodes,
+        member=_numbers(columns[4]),
+        charge_core_s=columns[5] if columns[5].any() else None,
+    )
+
+
+def _numbers(members: npt.NDArray[np.int16]) -> npt.NDArray[np.int16] | None:
+    """Return numbers of members as columns hold them: None where all are 0."""
+    return members if members.any() else None
+
+
+def _names(named: set[tuple[int, str]], hashes: npt.NDArray[np.int64]) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
+    """Return the distinct names that live runs have in a column, and each run's index into them.
+
+    Args:
+        named: (hash, name) of each name.
+        hashes: Hash of each run's name.
+
+    Raises:
+        InvariantViolation: Two names have one hash of 64 bits.
+    """
+    known, index = np.unique(hashes, return_inverse=True)
+    names = dict(named)
+    if len(names) != len(named):
+        raise InvariantViolation("two names of clusters or nodes have the same hash")
+    return tuple(names[value] for value in known.tolist()), index.astype(np.int32)
+
+
+def _begin_objects(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    return reads.columns(
+        "SELECT o.handle, o.attempt, o.object, o.state, coalesce(o.start_time_us, 0), o.member"
+        " FROM objects o JOIN runs r ON r.handle = o.handle AND r.attempt = o.attempt AND r.member = o.member"
+        f" WHERE {scope.live_runs} AND {scope.handles('o')}",
+        [INT8, INT2, INT2, INT2, INT8, INT2],
+    )
+
+
+def _order_objects(columns: _Columns, handles: npt.NDArray[np.int64]) -> LoadedObjects:
+    """Return the objects of live runs of jobs, ascending by handle, attempt, member and place in the bag."""
+    order = np.lexsort((columns[2], columns[5], columns[1], columns[0]))
+    order = order[_among(handles, columns[0][order])]
+    columns = [column[order] for column in columns]
+    return LoadedObjects(
+        handle=columns[0],
+        attempt=columns[1].astype(np.int32),
+        object_index=columns[2],
+        state=columns[3].astype(np.int8),
+        start_time_us=columns[4],
+        member=_numbers(columns[5]),
+    )
+
+
+def _begin_past_runs(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    return reads.columns(
+        "SELECT r.handle, r.attempt,"
+        f" (r.state IN ({int(RunState.FAILED)}, {int(RunState.LOST)}))::integer::smallint,"
+        " CASE WHEN r.failure > 0 THEN r.end_time_us ELSE 0 END"
+        " FROM runs r JOIN jobs j ON j.handle = r.handle"
+        f" WHERE r.end_time_us IS NOT NULL AND {scope.jobs} AND {scope.handles('r')}",
+        [INT8, INT2, INT2, INT8],
+    )
+
+
+def _count_past_runs(
+    columns: _Columns, handles: npt.NDArray[np.int64], runs: LoadedRuns
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return of each open job the newest attempt, how many runs failed or were lost, and when one last failed.
+
+    The fourth column names the jobs whose live run has members that have ended.
+    """
+    ended, ended_attempts, has_failed, ended_time_us = columns
+    attempts, failures = np.zeros(len(handles), dtype=np.int32), np.zeros(len(handles), dtype=np.int32)
+    failed_time_us = np.zeros(len(handles), dtype=np.int64)
+    rows = np.searchsorted(handles, ended)
+    live_attempts = np.zeros(len(handles), dtype=np.int32)
+    live_attempts[np.searchsorted(handles, runs.handle)] = runs.attempt
+    is_over = live_attempts[rows] != ended_attempts
+    np.maximum.at(attempts, rows, ended_attempts)
+    # A run fails once, however many of its members did.
+    failed = np.flatnonzero(is_over & (has_failed > 0))
+    failed_runs = np.unique(rows[failed] << _ATTEMPT_BITS | ended_attempts[failed])
+    np.add.at(failures, failed_runs >> _ATTEMPT_BITS, 1)
+    np.maximum.at(failed_time_us, rows[is_over], ended_time_us[is_over])
+    np.maximum.at(attempts, np.searchsorted(handles, runs.handle), runs.attempt)
+    return attempts, failures, failed_time_us, np.unique(ended[~is_over])
+
+
+def _load_ended_members(connection: StoreConnection, handles: npt.NDArray[np.int64]) -> EndedMembers | None:
+    """Return the members that have ended of the live runs of some jobs; None if there are no such jobs."""
+    if not len(handles):
+        return None
+    rows = connection.execute(
+        "SELECT r.handle, r.attempt, r.member, r.state, coalesce(r.failure, 0), coalesce(r.exit_code, 0),"
+        " coalesce(r.reason, '') FROM runs r WHERE r.handle = ANY (%s::bigint[]) AND r.end_time_us IS NOT NULL"
+        " AND EXISTS (SELECT FROM runs l WHERE l.handle = r.handle AND l.attempt = r.attempt AND l.end_time_us IS NULL)"
+        " ORDER BY r.end_time_us, r.handle, r.attempt, r.member",
+        [handles.tolist()],
+    ).fetchall()
+    columns = np.array([row[:6] for row in rows], dtype=np.int64).reshape(-1, 6)
+    return EndedMembers(
+        members=Members.of(columns[:, 0], columns[:, 1], columns[:, 2]),
+        state=columns[:, 3].astype(np.int8),
+        failure=columns[:, 4].astype(np.int8),
+        exit_code=columns[:, 5].astype(np.int32),
+        reasons=tuple(row[6] for row in rows),
+    )
+
+
+def _load_queues(connection: StoreConnection, pool: str, queue_ids: npt.NDArray[np.int32]) -> tuple[QueueRow, ...]:
+    """Return the pool's queues."""
+    cursor = connection.execute(
+        f"SELECT {QUEUE_COLUMNS} FROM queues WHERE pool = %s AND (NOT deleted OR queue_id = ANY (%s))"
+        " ORDER BY queue_id",
+        [pool, np.unique(queue_ids).tolist()],
+    )
+    return tuple(QueueRow.of(row) for row in cursor)
+
+
+def _load_classes(connection: StoreConnection, class_ids: npt.NDArray[np.int32]) -> dict[int, bytes]:
+    """Return the definitions of scheduling classes."""
+    cursor = connection.execute(
+        "SELECT class_id, definition FROM scheduling_classes WHERE class_id = ANY (%s)", [np.unique(class_ids).tolist()]
+    )
+    return {row[0]: bytes(row[1]) for row in cursor}
+
+
+def _load_job_sets(connection: StoreConnection, job_set_ids: npt.NDArray[np.int64]) -> tuple[JobSetView, ...]:
+    """Return job sets."""
+    cursor = connection.execute(
+        "SELECT job_set_id, queue_id, name, last_event_number FROM job_sets WHERE job_set_id = ANY (%s)",
+        [np.unique(job_set_ids).tolist()],
+    )
+    return tuple(
+        JobSetView(job_set_id=row[0], queue_id=row[1], name=row[2], last_event_number=row[3]) for row in cursor
+    )

@@ -1,0 +1,1 @@
+"""From a submit request to one transaction: read, admitted, gathered, stored; or planned only."""

@@ -1,0 +1,117 @@
+"""What submits are warned of: jobs that no node which is known now could ever hold.
+
+A warning refuses nothing, and nobody waits long for it. What the leader says of a scheduling class is remembered, and
+it is asked seldom: a submit of classes that are new meanwhile goes without.
+
+Source: design section 5, "Submit"; section 9 (explanations).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import grpc
+
+from argosy.api.v1 import scheduling_pb2, scheduling_pb2_grpc
+from argosy_core.errors import ArgosyError
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.nodes import NodeColumns, NodeTable
+from argosy_core.plugins import find_missing
+from argosy_server.api.leadership.leader_view import LeaderView
+from argosy_server.api.leadership.routing import LeaderRouter
+
+__all__ = ["ClassOutlook", "KnownNodes"]
+
+_KEEP_S: Final = 30.0
+_MOST_KEPT: Final = 10_000
+_MOST_ASKED: Final = 10
+"""Classes asked of at once: a few milliseconds each for tens of thousands of nodes."""
+_PERIOD_S: Final = 0.5
+"""A pool's leader is asked at most this often by one replica."""
+_WAIT_S: Final = 0.25
+"""How long a submit waits for an answer: the first of its class, once it is stored."""
+_TABLES_S: Final = 5.0
+
+
+class KnownNodes:
+    """Says of classes what no node has that they ask for, by what samplers have told the leader of this process.
+
+    Args:
+        clock_s: Monotonic clock.
+    """
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        """Start knowing nothing."""
+        self._clock_s = clock_s
+        self._tables: Mapping[str, NodeTable] = {}
+        self._until_s = 0.0
+        self._turn = asyncio.Lock()
+
+    async def find_missing(self, view: LeaderView, definitions: Sequence[bytes]) -> list[tuple[str, ...]]:
+        """Return what is missing for each class, empty for nothing or if no node is known; as of 5 s ago at most."""
+        async with self._turn:
+            columns = view.node_columns() if self._clock_s() >= self._until_s else None
+            return await asyncio.to_thread(self._find, columns, definitions)
+
+    def _find(self, columns: Mapping[str, NodeColumns] | None, definitions: Sequence[bytes]) -> list[tuple[str, ...]]:
+        if columns is not None:
+            self._tables = {name: NodeTable.of(one) for name, one in columns.items()}
+            self._until_s = self._clock_s() + _TABLES_S
+        if not any(len(table.live()) for table in self._tables.values()):
+            return [()] * len(definitions)
+        return [find_missing(self._tables, SchedulingClass.parse(definition)) for definition in definitions]
+
+
+class ClassOutlook:
+    """Remembers what leaders say of classes.
+
+    Args:
+        router: Finds leaders.
+        nodes: Answers for the leader of this process.
+        clock_s: Monotonic clock.
+    """
+
+    def __init__(self, router: LeaderRouter, nodes: KnownNodes, clock_s: Callable[[], float] = time.monotonic) -> None:
+        """Start knowing nothing."""
+        self._router = router
+        self._nodes = nodes
+        self._clock_s = clock_s
+        self._known: OrderedDict[tuple[str, bytes], tuple[float, tuple[str, ...]]] = OrderedDict()
+        self._next_s: dict[str, float] = {}
+
+    async def missing(self, pool: str, definitions: Sequence[bytes]) -> dict[bytes, tuple[str, ...]]:
+        """Return what is known to be missing for classes; those of which nothing is known are left out."""
+        now_s = self._clock_s()
+        fresh = [one for one in dict.fromkeys(definitions) if self._expire_s(pool, one) <= now_s][:_MOST_ASKED]
+        if fresh and self._next_s.get(pool, 0.0) <= now_s:
+            self._next_s[pool] = now_s + _PERIOD_S
+            try:
+                async with asyncio.timeout(_WAIT_S):
+                    found = await self._ask(pool, fresh)
+            except (ArgosyError, grpc.aio.AioRpcError, TimeoutError):
+                found = []
+            for definition, texts in zip(fresh, found, strict=False):
+                self._known[pool, definition] = now_s + _KEEP_S, texts
+            while len(self._known) > _MOST_KEPT:
+                self._known.popitem(last=False)
+        kept = {one: self._known.get((pool, one)) for one in definitions}
+        return {one: told[1] for one, told in kept.items() if told is not None and told[0] > now_s}
+
+    def _expire_s(self, pool: str, definition: bytes) -> float:
+        return self._known.get((pool, definition), (0.0, ()))[0]
+
+    async def _ask(self, pool: str, definitions: Sequence[bytes]) -> list[tuple[str, ...]]:
+        view = self._router.view(pool)
+        if view is not None:
+            return await self._nodes.find_missing(view, definitions)
+        answer = await self._router.forward(
+            pool,
+            lambda channel: scheduling_pb2_grpc.SchedulingServiceStub(channel).FindMissing,
+            scheduling_pb2.FindMissingRequest(pool=pool, definitions=definitions),
+            context=None,
+        )
+        return [tuple(one.texts) for one in answer.classes]
