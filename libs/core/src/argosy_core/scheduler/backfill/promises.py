@@ -220,6 +220,10 @@ def _give(state: PoolState, promise: PromisedStart, slot: int) -> None:
     """Have a promise stand; its job is tried in every round from now on."""
     row = int(state.live.queue[slot])
     state.promises.note_given(promise, row, int(state.live.class_index[slot]))
+    # Who is promised a start is no head or follower beside that.
+    stay = state.heads != promise.handle
+    state.heads, state.head_kinds = state.heads[stay], state.head_kinds[stay]
+    state.promises.followers = [handle for handle in state.promises.followers if handle != promise.handle]
     state.live.flags[slot] |= PENDING
     state.totals[f"promises_{promise.kind.name.lower()}"] += 1
     look_again(state, row)
