@@ -82,7 +82,11 @@ def expected_shares(
 
 @pytest.mark.parametrize("first", [0, 1], ids=["heavy-queue-late", "light-queue-late"])
 def test_queue_that_comes_later_gets_what_the_flow_formula_gives(first: int) -> None:
-    """Half time 10 s: held shares stay within two points of the pool of the formula's."""
+    """Half time 10 s: held shares stay within two points of the pool of the formula's, at the handover within three.
+
+    In its first seconds 64 cores a second change hands, each of them idle for as long as a lease is under way; by the
+    drawn run times that is 1.1 to 2.7 points of the pool.
+    """
     late_s, end_s = 30.0, 100.0 if first == 0 else 70.0  # a heavy queue that is late gets all for 31.7 s
     rng = np.random.default_rng(7)
     counts = {0: 10_000 if first == 0 else 2000, 1: 10_000}
@@ -105,7 +109,8 @@ def test_queue_that_comes_later_gets_what_the_flow_formula_gives(first: int) -> 
         moments = np.arange(begin_s, begin_s + 2, 0.1)
         real = held(plan, result, moments + 5.0).mean(axis=1) / CORES
         wanted = expected[:, np.round(moments * 10).astype(int)].mean(axis=1)
-        assert np.abs(real - wanted).max() <= 0.02, (begin_s - late_s, real, wanted)
+        most = 0.03 if begin_s < late_s + 4.0 else 0.02
+        assert np.abs(real - wanted).max() <= most, (begin_s - late_s, real, wanted)
     if first == 0:
         paused = [moments_s(row) for row in (held(plan, result, np.arange(0.0, end_s, 0.1) + 5.0)[0], expected[0])]
         assert np.abs(np.subtract(*paused)).max() <= 1.5

@@ -56,7 +56,7 @@ from argosy_core.scheduler.turns.job_order import keep_order
 from argosy_core.scheduler.turns.lease_rates import next_leases_s, take_leases
 from argosy_core.scheduler.turns.limits import caps_due_s, charge_starts, claims_within, find_caps
 from argosy_core.scheduler.turns.making_room import make_room
-from argosy_core.scheduler.turns.prioritise import choose_jobs, elect_heads, queues_of
+from argosy_core.scheduler.turns.prioritise import LEAST_JOBS, choose_jobs, elect_heads, queues_of
 
 __all__ = ["Round", "begin_round", "next_due_s"]
 
@@ -159,6 +159,7 @@ class Round:
         self._jobs = Filled(slots=nobody, rows=self._rows, usage=self._rows, classes=nobody)
         unjudged = for_promise = nobody, np.zeros((0, len(state.clusters)), dtype=np.bool_)
         self._due_heads = due_heads
+        self._held_claims = nobody
         self._flow = state.queues.flow  # which is replaced when it moves, never changed
         if not self._is_idle:
             self._rows, self._jobs = choose_jobs(state)
@@ -252,7 +253,9 @@ class Round:
         if state.promises.kinds:
             self._pool.merge(rng)
             note_left(state, self._pool, self._now_s)
-            jobs = jobs.take(np.flatnonzero(claims_within(state, jobs.slots)))
+            may_begin = claims_within(state, jobs.slots)
+            self._held_claims = jobs.slots[~may_begin]
+            jobs = jobs.take(np.flatnonzero(may_begin))
         decider = Decider(self._pool, state.settings.commit_candidate_count, rng)
         class_ids = state.classes.class_id.tolist()
         last_choices = self._last_choices(rng)
@@ -436,9 +439,22 @@ class Round:
         if self.requests or not self._is_idle or state.change_count != self._seen_change:
             if self.requests:
                 find_placeable(state)
-                if not (state.placeable.any() or state.explained or find_unjudged(state)[0].size):
+                is_vain = not state.placeable.any() or self._would_only_claim()
+                if is_vain and not (state.explained or find_unjudged(state)[0].size):
                     state.idle_at = state.change_count  # another round would find that there is nothing to ask
             elect_heads(state)
+
+    def _would_only_claim(self) -> bool:
+        """Return whether another round would ask again for those alone that their caps held back in this one.
+
+        They have their turn when there is news: what a run of their queue leaves is told as room, or as its end.
+        """
+        state, slots = self._state, self._jobs.slots
+        asked_all = slots.size < min(LEAST_JOBS, state.settings.max_round_leases)
+        if not (self._held_claims.size and asked_all) or self._statistics.decided_count:
+            return False
+        others = self._jobs.classes[~np.isin(slots, self._held_claims)]
+        return not state.placeable[others].any()
 
     def _promise(self, now_s: float) -> None:
         """Promise starts to the heads that it was asked for, and look when to ask next."""

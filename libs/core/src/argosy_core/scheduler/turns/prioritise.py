@@ -19,11 +19,20 @@ from argosy_core.scheduler.turns.limits import Beyond, heads_within
 from argosy_core.scheduler.turns.shares import room_below_share
 from argosy_core.scheduler.turns.turns import promised_slots, turn_size, turn_usage
 
-__all__ = ["choose_jobs", "elect_heads", "look_again", "next_in_queue", "queues_of", "queues_with_work", "waiting_of"]
+__all__ = [
+    "LEAST_JOBS",
+    "choose_jobs",
+    "elect_heads",
+    "look_again",
+    "next_in_queue",
+    "queues_of",
+    "queues_with_work",
+    "waiting_of",
+]
 
 _SLACK: Final = 1.25
 """Jobs are asked for beyond what is free by so much, for what has come free by the time that they are committed."""
-_LEAST_JOBS: Final = 256
+LEAST_JOBS: Final = 256
 """Jobs that are asked for however little is free: what is free is a sum, and not where the first jobs can use it."""
 _MOST_CLAIMS: Final = 32
 """Jobs of a kind that a cap holds back and that are tried in every round, at most."""
@@ -59,7 +68,7 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
     usage_limit = int(_SLACK * _free_usage(state, classes))
     limits = FillingLimits(
         usage_limit=usage_limit,
-        min_count=_LEAST_JOBS,
+        min_count=LEAST_JOBS,
         max_count=state.settings.max_round_leases,
         room=np.zeros(head_class + 1, dtype=np.int64),
         waiting=np.append(state.classes.waiting_count[:head_class], heads.size),
@@ -111,7 +120,7 @@ def _expected_count(state: PoolState, classes: Int32s, usage_limit: int) -> int:
     """Return about how many jobs of some classes filling will choose: what is free by what one asks for on average."""
     waiting = state.classes.waiting_count[classes]
     mean = float(waiting @ state.classes.usage[classes]) / max(1, int(waiting.sum()))
-    count = max(_LEAST_JOBS, min(usage_limit / max(mean, 1.0), state.settings.max_round_leases))
+    count = max(LEAST_JOBS, min(usage_limit / max(mean, 1.0), state.settings.max_round_leases))
     return int(min(count, waiting.sum()))
 
 
