@@ -192,7 +192,7 @@ def test_without_the_fence_a_call_of_a_replaced_executor_is_caught(monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("settled_after_s", "first"), [(0.0, 2), (15.0, 1)], ids=["at once", "after the fence, but not the calls"]
+    ("settled_after_s", "first"), [(0.0, 2), (15.0, 35)], ids=["at once", "after the fence, but not the calls"]
 )
 def test_without_waiting_for_a_predecessors_calls_a_pod_made_after_its_loss_is_caught(
     monkeypatch: Patch, settled_after_s: float, first: int
