@@ -6,7 +6,14 @@ from argosy_core.job.reading.classes import GangGroup, SchedulingClass
 from argosy_core.job.states import JobStage
 from argosy_core.nodes import NodeSpec, NodeTable
 from argosy_core.placement import WaitReason
-from argosy_core.scheduler import ClusterReason, ClusterStanding, Explanation, FilterCount, explain_by_nodes
+from argosy_core.scheduler import (
+    ClusterReason,
+    ClusterStanding,
+    Explanation,
+    FilterCount,
+    StartBand,
+    explain_by_nodes,
+)
 
 _CLASS = SchedulingClass(requests=(("cpu", 2000),))
 _FULL = "every node that could hold it is full now"
@@ -67,11 +74,15 @@ def test_cluster_that_alone_could_hold_a_job_and_is_away_is_the_reason_not_the_o
 
 
 def test_reasons_that_nodes_do_not_give_stay_as_they_are() -> None:
-    """A limit or a dependency holds a job back wherever there is room."""
-    table = _table(NodeSpec(name="n0", total={"cpu": 1000}))
-    told = explain_by_nodes(_waiting(WaitReason.LIMIT, "over"), _CLASS, {"a": table}, clusters={})
+    """A limit or a dependency holds a job back wherever there is room; what no node can hold has no start to expect."""
+    table, band = _table(NodeSpec(name="n0", total={"cpu": 1000})), StartBand(earliest_s=1.0, latest_s=2.0)
+    told = explain_by_nodes(_waiting(WaitReason.LIMIT, "over", start=band), _CLASS, {"a": table}, clusters={})
+    assert told.start is None
     assert (told.reason, told.why) == (WaitReason.LIMIT, "over")
     assert told.missing == ("it asks for 2 cpu, and the largest node, a/n0, has 1",)
+    table.put([NodeSpec(name="n1", total={"cpu": 4000})])
+    told = explain_by_nodes(_waiting(WaitReason.LIMIT, "over", start=band), _CLASS, {"a": table}, clusters={})
+    assert told.start == band
 
 
 def test_nothing_is_made_up_before_any_cluster_is_known() -> None:

@@ -94,7 +94,7 @@ def explain_by_nodes(
         nearest_miss=nearest,
         largest_node=largest,
         missing=missing,
-        start=explanation.start if reason == explanation.reason else None,
+        start=explanation.start if reason == explanation.reason and not missing else None,
     )
 
 
