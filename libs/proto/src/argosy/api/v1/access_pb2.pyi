@@ -126,12 +126,21 @@ class ListAuditRecordsResponse(_message.Message):
     def __init__(self, records: _Optional[_Iterable[_Union[AuditRecord, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class InviteClusterRequest(_message.Message):
-    __slots__ = ("name", "lifetime")
+    __slots__ = ("name", "lifetime", "max_capacity")
+    class MaxCapacityEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     LIFETIME_FIELD_NUMBER: _ClassVar[int]
+    MAX_CAPACITY_FIELD_NUMBER: _ClassVar[int]
     name: str
     lifetime: _duration_pb2.Duration
-    def __init__(self, name: _Optional[str] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    max_capacity: _containers.ScalarMap[str, int]
+    def __init__(self, name: _Optional[str] = ..., lifetime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_capacity: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class InviteClusterResponse(_message.Message):
     __slots__ = ("token", "expire_time")

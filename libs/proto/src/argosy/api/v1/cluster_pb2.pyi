@@ -43,7 +43,7 @@ class ResourceAmounts(_message.Message):
     def __init__(self, amounts: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Cluster(_message.Message):
-    __slots__ = ("name", "sampler_connected", "executor_connected", "cordon", "node_count", "run_count", "total", "free", "contact_time", "cordoned_nodes", "pools")
+    __slots__ = ("name", "sampler_connected", "executor_connected", "cordon", "node_count", "run_count", "total", "free", "contact_time", "cordoned_nodes", "pools", "max_capacity", "told", "delegated")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SAMPLER_CONNECTED_FIELD_NUMBER: _ClassVar[int]
     EXECUTOR_CONNECTED_FIELD_NUMBER: _ClassVar[int]
@@ -55,6 +55,9 @@ class Cluster(_message.Message):
     CONTACT_TIME_FIELD_NUMBER: _ClassVar[int]
     CORDONED_NODES_FIELD_NUMBER: _ClassVar[int]
     POOLS_FIELD_NUMBER: _ClassVar[int]
+    MAX_CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
+    DELEGATED_FIELD_NUMBER: _ClassVar[int]
     name: str
     sampler_connected: bool
     executor_connected: bool
@@ -66,7 +69,10 @@ class Cluster(_message.Message):
     contact_time: _timestamp_pb2.Timestamp
     cordoned_nodes: _containers.RepeatedCompositeFieldContainer[CordonedNode]
     pools: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., sampler_connected: bool = ..., executor_connected: bool = ..., cordon: _Optional[_Union[_queue_pb2.Cordon, _Mapping]] = ..., node_count: _Optional[int] = ..., run_count: _Optional[int] = ..., total: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., free: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., contact_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cordoned_nodes: _Optional[_Iterable[_Union[CordonedNode, _Mapping]]] = ..., pools: _Optional[_Iterable[str]] = ...) -> None: ...
+    max_capacity: ResourceAmounts
+    told: ResourceAmounts
+    delegated: bool
+    def __init__(self, name: _Optional[str] = ..., sampler_connected: bool = ..., executor_connected: bool = ..., cordon: _Optional[_Union[_queue_pb2.Cordon, _Mapping]] = ..., node_count: _Optional[int] = ..., run_count: _Optional[int] = ..., total: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., free: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., contact_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cordoned_nodes: _Optional[_Iterable[_Union[CordonedNode, _Mapping]]] = ..., pools: _Optional[_Iterable[str]] = ..., max_capacity: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., told: _Optional[_Union[ResourceAmounts, _Mapping]] = ..., delegated: bool = ...) -> None: ...
 
 class CordonedNode(_message.Message):
     __slots__ = ("name", "cordon")
@@ -223,6 +229,20 @@ class UncordonClusterResponse(_message.Message):
     cluster: Cluster
     def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
 
+class DelegateClusterRequest(_message.Message):
+    __slots__ = ("name", "delegated")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DELEGATED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    delegated: bool
+    def __init__(self, name: _Optional[str] = ..., delegated: bool = ...) -> None: ...
+
+class DelegateClusterResponse(_message.Message):
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: Cluster
+    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
+
 class CordonNodeRequest(_message.Message):
     __slots__ = ("cluster", "node", "reason", "allow_missing")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
@@ -250,6 +270,27 @@ class UncordonNodeRequest(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
 
 class UncordonNodeResponse(_message.Message):
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: Cluster
+    def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
+
+class SetMaxCapacityRequest(_message.Message):
+    __slots__ = ("name", "amounts")
+    class AmountsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    AMOUNTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    amounts: _containers.ScalarMap[str, int]
+    def __init__(self, name: _Optional[str] = ..., amounts: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class SetMaxCapacityResponse(_message.Message):
     __slots__ = ("cluster",)
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     cluster: Cluster

@@ -65,6 +65,11 @@ class ClusterServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonClusterRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonClusterResponse.FromString,
                 _registered_method=True)
+        self.DelegateCluster = channel.unary_unary(
+                '/argosy.api.v1.ClusterService/DelegateCluster',
+                request_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.DelegateClusterRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.DelegateClusterResponse.FromString,
+                _registered_method=True)
         self.CordonNode = channel.unary_unary(
                 '/argosy.api.v1.ClusterService/CordonNode',
                 request_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.CordonNodeRequest.SerializeToString,
@@ -74,6 +79,11 @@ class ClusterServiceStub(object):
                 '/argosy.api.v1.ClusterService/UncordonNode',
                 request_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonNodeRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonNodeResponse.FromString,
+                _registered_method=True)
+        self.SetMaxCapacity = channel.unary_unary(
+                '/argosy.api.v1.ClusterService/SetMaxCapacity',
+                request_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.SetMaxCapacityRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.SetMaxCapacityResponse.FromString,
                 _registered_method=True)
         self.ForgetCluster = channel.unary_unary(
                 '/argosy.api.v1.ClusterService/ForgetCluster',
@@ -128,6 +138,14 @@ class ClusterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DelegateCluster(self, request, context):
+        """Has a cluster place by itself from now on, or not: leases then name the cluster only, and its own sampler chooses
+        the nodes or returns what fits nowhere. What is leased keeps its way.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CordonNode(self, request, context):
         """Stops placing on a node; what runs there goes on. The cordon outlives the node's absence.
         """
@@ -137,6 +155,13 @@ class ClusterServiceServicer(object):
 
     def UncordonNode(self, request, context):
         """Lets a node be placed on again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetMaxCapacity(self, request, context):
+        """Says what a cluster has at most: what its sampler tells beyond that counts for nobody's share. Takes the role admin.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -182,6 +207,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     request_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonClusterRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonClusterResponse.SerializeToString,
             ),
+            'DelegateCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.DelegateCluster,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.DelegateClusterRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.DelegateClusterResponse.SerializeToString,
+            ),
             'CordonNode': grpc.unary_unary_rpc_method_handler(
                     servicer.CordonNode,
                     request_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.CordonNodeRequest.FromString,
@@ -191,6 +221,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.UncordonNode,
                     request_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonNodeRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonNodeResponse.SerializeToString,
+            ),
+            'SetMaxCapacity': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetMaxCapacity,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_cluster__pb2.SetMaxCapacityRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_cluster__pb2.SetMaxCapacityResponse.SerializeToString,
             ),
             'ForgetCluster': grpc.unary_unary_rpc_method_handler(
                     servicer.ForgetCluster,
@@ -372,6 +407,33 @@ class ClusterService(object):
             _registered_method=True)
 
     @staticmethod
+    def DelegateCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.ClusterService/DelegateCluster',
+            argosy_dot_api_dot_v1_dot_cluster__pb2.DelegateClusterRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_cluster__pb2.DelegateClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CordonNode(request,
             target,
             options=(),
@@ -415,6 +477,33 @@ class ClusterService(object):
             '/argosy.api.v1.ClusterService/UncordonNode',
             argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonNodeRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_cluster__pb2.UncordonNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetMaxCapacity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.ClusterService/SetMaxCapacity',
+            argosy_dot_api_dot_v1_dot_cluster__pb2.SetMaxCapacityRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_cluster__pb2.SetMaxCapacityResponse.FromString,
             options,
             channel_credentials,
             insecure,

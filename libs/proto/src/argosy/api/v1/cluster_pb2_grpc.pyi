@@ -45,10 +45,16 @@ class ClusterServiceStub:
     """Stops placing on a cluster; what runs there goes on."""
     UncordonCluster: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.UncordonClusterRequest, _cluster_pb2.UncordonClusterResponse]
     """Lets a cluster be placed on again."""
+    DelegateCluster: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.DelegateClusterRequest, _cluster_pb2.DelegateClusterResponse]
+    """Has a cluster place by itself from now on, or not: leases then name the cluster only, and its own sampler chooses
+    the nodes or returns what fits nowhere. What is leased keeps its way.
+    """
     CordonNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.CordonNodeRequest, _cluster_pb2.CordonNodeResponse]
     """Stops placing on a node; what runs there goes on. The cordon outlives the node's absence."""
     UncordonNode: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.UncordonNodeRequest, _cluster_pb2.UncordonNodeResponse]
     """Lets a node be placed on again."""
+    SetMaxCapacity: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.SetMaxCapacityRequest, _cluster_pb2.SetMaxCapacityResponse]
+    """Says what a cluster has at most: what its sampler tells beyond that counts for nobody's share. Takes the role admin."""
     ForgetCluster: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.ForgetClusterRequest, _cluster_pb2.ForgetClusterResponse]
     """Declares a cluster gone for good: its runs are lost and their jobs queued again. Only for clusters not connected."""
 
@@ -69,10 +75,16 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Stops placing on a cluster; what runs there goes on."""
     UncordonCluster: _aio.UnaryUnaryMultiCallable[_cluster_pb2.UncordonClusterRequest, _cluster_pb2.UncordonClusterResponse]  # type: ignore[assignment]
     """Lets a cluster be placed on again."""
+    DelegateCluster: _aio.UnaryUnaryMultiCallable[_cluster_pb2.DelegateClusterRequest, _cluster_pb2.DelegateClusterResponse]  # type: ignore[assignment]
+    """Has a cluster place by itself from now on, or not: leases then name the cluster only, and its own sampler chooses
+    the nodes or returns what fits nowhere. What is leased keeps its way.
+    """
     CordonNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.CordonNodeRequest, _cluster_pb2.CordonNodeResponse]  # type: ignore[assignment]
     """Stops placing on a node; what runs there goes on. The cordon outlives the node's absence."""
     UncordonNode: _aio.UnaryUnaryMultiCallable[_cluster_pb2.UncordonNodeRequest, _cluster_pb2.UncordonNodeResponse]  # type: ignore[assignment]
     """Lets a node be placed on again."""
+    SetMaxCapacity: _aio.UnaryUnaryMultiCallable[_cluster_pb2.SetMaxCapacityRequest, _cluster_pb2.SetMaxCapacityResponse]  # type: ignore[assignment]
+    """Says what a cluster has at most: what its sampler tells beyond that counts for nobody's share. Takes the role admin."""
     ForgetCluster: _aio.UnaryUnaryMultiCallable[_cluster_pb2.ForgetClusterRequest, _cluster_pb2.ForgetClusterResponse]  # type: ignore[assignment]
     """Declares a cluster gone for good: its runs are lost and their jobs queued again. Only for clusters not connected."""
 
@@ -128,6 +140,16 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         """Lets a cluster be placed on again."""
 
     @_abc_1.abstractmethod
+    def DelegateCluster(
+        self,
+        request: _cluster_pb2.DelegateClusterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.DelegateClusterResponse, _abc.Awaitable[_cluster_pb2.DelegateClusterResponse]]:
+        """Has a cluster place by itself from now on, or not: leases then name the cluster only, and its own sampler chooses
+        the nodes or returns what fits nowhere. What is leased keeps its way.
+        """
+
+    @_abc_1.abstractmethod
     def CordonNode(
         self,
         request: _cluster_pb2.CordonNodeRequest,
@@ -142,6 +164,14 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.UncordonNodeResponse, _abc.Awaitable[_cluster_pb2.UncordonNodeResponse]]:
         """Lets a node be placed on again."""
+
+    @_abc_1.abstractmethod
+    def SetMaxCapacity(
+        self,
+        request: _cluster_pb2.SetMaxCapacityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.SetMaxCapacityResponse, _abc.Awaitable[_cluster_pb2.SetMaxCapacityResponse]]:
+        """Says what a cluster has at most: what its sampler tells beyond that counts for nobody's share. Takes the role admin."""
 
     @_abc_1.abstractmethod
     def ForgetCluster(

@@ -46,6 +46,7 @@ class FailureKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FAILURE_KIND_INFRASTRUCTURE: _ClassVar[FailureKind]
     FAILURE_KIND_REJECTED: _ClassVar[FailureKind]
     FAILURE_KIND_TIME_LIMIT: _ClassVar[FailureKind]
+    FAILURE_KIND_RETURNED: _ClassVar[FailureKind]
 
 class JobOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -59,6 +60,13 @@ class ManifestValidation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MANIFEST_VALIDATION_STRICT: _ClassVar[ManifestValidation]
     MANIFEST_VALIDATION_WARN: _ClassVar[ManifestValidation]
     MANIFEST_VALIDATION_IGNORE: _ClassVar[ManifestValidation]
+
+class MemberFailure(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MEMBER_FAILURE_UNSPECIFIED: _ClassVar[MemberFailure]
+    MEMBER_FAILURE_END_RUN: _ClassVar[MemberFailure]
+    MEMBER_FAILURE_REPLACE_LOST: _ClassVar[MemberFailure]
+    MEMBER_FAILURE_REPLACE: _ClassVar[MemberFailure]
 
 class AfterUntil(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -95,6 +103,7 @@ class WaitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     WAIT_REASON_NO_LEADER: _ClassVar[WaitReason]
     WAIT_REASON_BACK_OFF: _ClassVar[WaitReason]
     WAIT_REASON_RATE: _ClassVar[WaitReason]
+    WAIT_REASON_RETURNED: _ClassVar[WaitReason]
 JOB_STATE_UNSPECIFIED: JobState
 JOB_STATE_QUEUED: JobState
 JOB_STATE_LEASED: JobState
@@ -121,6 +130,7 @@ FAILURE_KIND_IMAGE: FailureKind
 FAILURE_KIND_INFRASTRUCTURE: FailureKind
 FAILURE_KIND_REJECTED: FailureKind
 FAILURE_KIND_TIME_LIMIT: FailureKind
+FAILURE_KIND_RETURNED: FailureKind
 JOB_ORDER_UNSPECIFIED: JobOrder
 JOB_ORDER_OLDEST_FIRST: JobOrder
 JOB_ORDER_NEWEST_FIRST: JobOrder
@@ -128,6 +138,10 @@ MANIFEST_VALIDATION_UNSPECIFIED: ManifestValidation
 MANIFEST_VALIDATION_STRICT: ManifestValidation
 MANIFEST_VALIDATION_WARN: ManifestValidation
 MANIFEST_VALIDATION_IGNORE: ManifestValidation
+MEMBER_FAILURE_UNSPECIFIED: MemberFailure
+MEMBER_FAILURE_END_RUN: MemberFailure
+MEMBER_FAILURE_REPLACE_LOST: MemberFailure
+MEMBER_FAILURE_REPLACE: MemberFailure
 AFTER_UNTIL_UNSPECIFIED: AfterUntil
 AFTER_UNTIL_SUCCEEDED: AfterUntil
 AFTER_UNTIL_ENDED: AfterUntil
@@ -155,6 +169,7 @@ WAIT_REASON_AWAY: WaitReason
 WAIT_REASON_NO_LEADER: WaitReason
 WAIT_REASON_BACK_OFF: WaitReason
 WAIT_REASON_RATE: WaitReason
+WAIT_REASON_RETURNED: WaitReason
 
 class PodGroup(_message.Message):
     __slots__ = ("name", "min", "max", "template", "max_hops", "shares_nodes", "after")
@@ -209,18 +224,20 @@ class ExecutorLost(_message.Message):
     def __init__(self, stop_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("manifests", "groups", "retry", "node_lost", "executor_lost")
+    __slots__ = ("manifests", "groups", "retry", "node_lost", "executor_lost", "member_failure")
     MANIFESTS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     RETRY_FIELD_NUMBER: _ClassVar[int]
     NODE_LOST_FIELD_NUMBER: _ClassVar[int]
     EXECUTOR_LOST_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FAILURE_FIELD_NUMBER: _ClassVar[int]
     manifests: _containers.RepeatedScalarFieldContainer[str]
     groups: _containers.RepeatedCompositeFieldContainer[PodGroup]
     retry: RetryRules
     node_lost: NodeLost
     executor_lost: ExecutorLost
-    def __init__(self, manifests: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[PodGroup, _Mapping]]] = ..., retry: _Optional[_Union[RetryRules, _Mapping]] = ..., node_lost: _Optional[_Union[NodeLost, _Mapping]] = ..., executor_lost: _Optional[_Union[ExecutorLost, _Mapping]] = ...) -> None: ...
+    member_failure: MemberFailure
+    def __init__(self, manifests: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[PodGroup, _Mapping]]] = ..., retry: _Optional[_Union[RetryRules, _Mapping]] = ..., node_lost: _Optional[_Union[NodeLost, _Mapping]] = ..., executor_lost: _Optional[_Union[ExecutorLost, _Mapping]] = ..., member_failure: _Optional[_Union[MemberFailure, str]] = ...) -> None: ...
 
 class RunAfter(_message.Message):
     __slots__ = ("job_ids", "until")
@@ -357,7 +374,7 @@ class SubmitJobsResponse(_message.Message):
     def __init__(self, job_ids: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[_Union[SubmitWarning, _Mapping]]] = ..., existing_jobs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ("attempt", "state", "cluster", "node", "lease_time", "start_time", "end_time", "exit_code", "reason", "failure", "member")
+    __slots__ = ("attempt", "state", "cluster", "node", "lease_time", "start_time", "end_time", "exit_code", "reason", "failure", "member", "replacement")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
@@ -369,6 +386,7 @@ class Run(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
+    REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
     attempt: int
     state: RunState
     cluster: str
@@ -380,7 +398,8 @@ class Run(_message.Message):
     reason: str
     failure: FailureKind
     member: int
-    def __init__(self, attempt: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., lease_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ..., failure: _Optional[_Union[FailureKind, str]] = ..., member: _Optional[int] = ...) -> None: ...
+    replacement: int
+    def __init__(self, attempt: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., lease_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., reason: _Optional[str] = ..., failure: _Optional[_Union[FailureKind, str]] = ..., member: _Optional[int] = ..., replacement: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
     __slots__ = ("id", "queue", "job_set", "state", "priority", "create_time", "end_time", "reason", "cancel_requested", "client_id", "labels", "annotations", "runs", "spec", "lifetime", "time_limit", "estimate", "held", "submitter", "after", "requests", "job_set_limit", "scaling", "operator", "parent")
@@ -762,12 +781,14 @@ class QueueBefore(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., flow_per_weight: _Optional[float] = ...) -> None: ...
 
 class StartBand(_message.Message):
-    __slots__ = ("earliest", "latest")
+    __slots__ = ("earliest", "latest", "likely")
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
     LATEST_FIELD_NUMBER: _ClassVar[int]
+    LIKELY_FIELD_NUMBER: _ClassVar[int]
     earliest: _timestamp_pb2.Timestamp
     latest: _timestamp_pb2.Timestamp
-    def __init__(self, earliest: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., latest: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    likely: _timestamp_pb2.Timestamp
+    def __init__(self, earliest: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., latest: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., likely: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class PromisedStart(_message.Message):
     __slots__ = ("time", "firm", "node")
@@ -818,6 +839,22 @@ class BatchGetJobStagesResponse(_message.Message):
     jobs: _containers.RepeatedCompositeFieldContainer[JobStanding]
     pools_without_leader: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobStanding, _Mapping]]] = ..., pools_without_leader: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListPendingJobsRequest(_message.Message):
+    __slots__ = ("selector", "pool")
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    selector: JobSelector
+    pool: str
+    def __init__(self, selector: _Optional[_Union[JobSelector, _Mapping]] = ..., pool: _Optional[str] = ...) -> None: ...
+
+class ListPendingJobsResponse(_message.Message):
+    __slots__ = ("jobs", "pools_without_leader")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    POOLS_WITHOUT_LEADER_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[Job]
+    pools_without_leader: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ..., pools_without_leader: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetJobLogRequest(_message.Message):
     __slots__ = ("id", "attempt", "pod", "container", "follow", "tail_line_count", "member", "timestamps", "since_time")

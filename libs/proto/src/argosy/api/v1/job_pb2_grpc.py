@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class JobServiceStub(object):
-    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages and GetJobLog are forwarded to the
+    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages, ListPendingJobs and GetJobLog are
+    forwarded to the
     pool's leader.
     """
 
@@ -101,6 +102,11 @@ class JobServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesResponse.FromString,
                 _registered_method=True)
+        self.ListPendingJobs = channel.unary_unary(
+                '/argosy.api.v1.JobService/ListPendingJobs',
+                request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ListPendingJobsRequest.SerializeToString,
+                response_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ListPendingJobsResponse.FromString,
+                _registered_method=True)
         self.GetJobLog = channel.unary_stream(
                 '/argosy.api.v1.JobService/GetJobLog',
                 request_serializer=argosy_dot_api_dot_v1_dot_job__pb2.GetJobLogRequest.SerializeToString,
@@ -109,7 +115,8 @@ class JobServiceStub(object):
 
 
 class JobServiceServicer(object):
-    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages and GetJobLog are forwarded to the
+    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages, ListPendingJobs and GetJobLog are
+    forwarded to the
     pool's leader.
     """
 
@@ -207,6 +214,13 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPendingJobs(self, request, context):
+        """Answers the pending jobs, which leaders alone know, without a look at all that wait.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetJobLog(self, request, context):
         """Answers what a container of the job wrote, from the cluster it runs on, for as long as its pod is there. NOT_FOUND
         says why there is nothing to read; RESOURCE_EXHAUSTED that too many logs are read at once.
@@ -283,6 +297,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesResponse.SerializeToString,
             ),
+            'ListPendingJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPendingJobs,
+                    request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.ListPendingJobsRequest.FromString,
+                    response_serializer=argosy_dot_api_dot_v1_dot_job__pb2.ListPendingJobsResponse.SerializeToString,
+            ),
             'GetJobLog': grpc.unary_stream_rpc_method_handler(
                     servicer.GetJobLog,
                     request_deserializer=argosy_dot_api_dot_v1_dot_job__pb2.GetJobLogRequest.FromString,
@@ -297,7 +316,8 @@ def add_JobServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class JobService(object):
-    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages and GetJobLog are forwarded to the
+    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages, ListPendingJobs and GetJobLog are
+    forwarded to the
     pool's leader.
     """
 
@@ -642,6 +662,33 @@ class JobService(object):
             '/argosy.api.v1.JobService/BatchGetJobStages',
             argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_job__pb2.BatchGetJobStagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPendingJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.api.v1.JobService/ListPendingJobs',
+            argosy_dot_api_dot_v1_dot_job__pb2.ListPendingJobsRequest.SerializeToString,
+            argosy_dot_api_dot_v1_dot_job__pb2.ListPendingJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -31,7 +31,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class JobServiceStub:
-    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages and GetJobLog are forwarded to the
+    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages, ListPendingJobs and GetJobLog are
+    forwarded to the
     pool's leader.
     """
 
@@ -71,6 +72,8 @@ class JobServiceStub:
     """
     BatchGetJobStages: _grpc.UnaryUnaryMultiCallable[_job_pb2.BatchGetJobStagesRequest, _job_pb2.BatchGetJobStagesResponse]
     """Says of many jobs at once where they stand and what they wait for, as lists show it; ExplainJob says more of one."""
+    ListPendingJobs: _grpc.UnaryUnaryMultiCallable[_job_pb2.ListPendingJobsRequest, _job_pb2.ListPendingJobsResponse]
+    """Answers the pending jobs, which leaders alone know, without a look at all that wait."""
     GetJobLog: _grpc.UnaryStreamMultiCallable[_job_pb2.GetJobLogRequest, _job_pb2.GetJobLogResponse]
     """Answers what a container of the job wrote, from the cluster it runs on, for as long as its pod is there. NOT_FOUND
     says why there is nothing to read; RESOURCE_EXHAUSTED that too many logs are read at once.
@@ -78,7 +81,8 @@ class JobServiceStub:
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
-    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages and GetJobLog are forwarded to the
+    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages, ListPendingJobs and GetJobLog are
+    forwarded to the
     pool's leader.
     """
 
@@ -115,13 +119,16 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     BatchGetJobStages: _aio.UnaryUnaryMultiCallable[_job_pb2.BatchGetJobStagesRequest, _job_pb2.BatchGetJobStagesResponse]  # type: ignore[assignment]
     """Says of many jobs at once where they stand and what they wait for, as lists show it; ExplainJob says more of one."""
+    ListPendingJobs: _aio.UnaryUnaryMultiCallable[_job_pb2.ListPendingJobsRequest, _job_pb2.ListPendingJobsResponse]  # type: ignore[assignment]
+    """Answers the pending jobs, which leaders alone know, without a look at all that wait."""
     GetJobLog: _aio.UnaryStreamMultiCallable[_job_pb2.GetJobLogRequest, _job_pb2.GetJobLogResponse]  # type: ignore[assignment]
     """Answers what a container of the job wrote, from the cluster it runs on, for as long as its pod is there. NOT_FOUND
     says why there is nothing to read; RESOURCE_EXHAUSTED that too many logs are read at once.
     """
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages and GetJobLog are forwarded to the
+    """Jobs. Served by every API replica; ExplainJob, PlanJobs, BatchGetJobStages, ListPendingJobs and GetJobLog are
+    forwarded to the
     pool's leader.
     """
 
@@ -234,6 +241,14 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_pb2.BatchGetJobStagesResponse, _abc.Awaitable[_job_pb2.BatchGetJobStagesResponse]]:
         """Says of many jobs at once where they stand and what they wait for, as lists show it; ExplainJob says more of one."""
+
+    @_abc_1.abstractmethod
+    def ListPendingJobs(
+        self,
+        request: _job_pb2.ListPendingJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_pb2.ListPendingJobsResponse, _abc.Awaitable[_job_pb2.ListPendingJobsResponse]]:
+        """Answers the pending jobs, which leaders alone know, without a look at all that wait."""
 
     @_abc_1.abstractmethod
     def GetJobLog(

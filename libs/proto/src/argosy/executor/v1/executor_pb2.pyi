@@ -30,6 +30,7 @@ class FailureKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FAILURE_KIND_INFRASTRUCTURE: _ClassVar[FailureKind]
     FAILURE_KIND_REJECTED: _ClassVar[FailureKind]
     FAILURE_KIND_TIME_LIMIT: _ClassVar[FailureKind]
+    FAILURE_KIND_RETURNED: _ClassVar[FailureKind]
 OBJECT_STATE_UNSPECIFIED: ObjectState
 OBJECT_STATE_LEASED: ObjectState
 OBJECT_STATE_CREATED: ObjectState
@@ -47,6 +48,7 @@ FAILURE_KIND_IMAGE: FailureKind
 FAILURE_KIND_INFRASTRUCTURE: FailureKind
 FAILURE_KIND_REJECTED: FailureKind
 FAILURE_KIND_TIME_LIMIT: FailureKind
+FAILURE_KIND_RETURNED: FailureKind
 
 class SyncRequest(_message.Message):
     __slots__ = ("hello", "states", "heartbeat", "log_chunk", "log_end", "seen")

@@ -23,7 +23,7 @@ CHANGE_REQUEST_KIND_RELEASE: ChangeRequestKind
 CHANGE_REQUEST_KIND_PREEMPT: ChangeRequestKind
 
 class LeaseBatch(_message.Message):
-    __slots__ = ("pool", "epoch", "sequence", "create_time_us", "leader_marker", "leases", "stops", "failed_jobs", "round_state", "traceparent")
+    __slots__ = ("pool", "epoch", "sequence", "create_time_us", "leader_marker", "leases", "stops", "failed_jobs", "round_state", "grow", "traceparent")
     POOL_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class LeaseBatch(_message.Message):
     STOPS_FIELD_NUMBER: _ClassVar[int]
     FAILED_JOBS_FIELD_NUMBER: _ClassVar[int]
     ROUND_STATE_FIELD_NUMBER: _ClassVar[int]
+    GROW_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     pool: str
     epoch: int
@@ -43,8 +44,9 @@ class LeaseBatch(_message.Message):
     stops: Stops
     failed_jobs: FailedJobs
     round_state: RoundState
+    grow: Leases
     traceparent: str
-    def __init__(self, pool: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., create_time_us: _Optional[int] = ..., leader_marker: bool = ..., leases: _Optional[_Union[Leases, _Mapping]] = ..., stops: _Optional[_Union[Stops, _Mapping]] = ..., failed_jobs: _Optional[_Union[FailedJobs, _Mapping]] = ..., round_state: _Optional[_Union[RoundState, _Mapping]] = ..., traceparent: _Optional[str] = ...) -> None: ...
+    def __init__(self, pool: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., create_time_us: _Optional[int] = ..., leader_marker: bool = ..., leases: _Optional[_Union[Leases, _Mapping]] = ..., stops: _Optional[_Union[Stops, _Mapping]] = ..., failed_jobs: _Optional[_Union[FailedJobs, _Mapping]] = ..., round_state: _Optional[_Union[RoundState, _Mapping]] = ..., grow: _Optional[_Union[Leases, _Mapping]] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class Leases(_message.Message):
     __slots__ = ("handle_column", "attempt_column", "cluster_column", "node_column", "clusters", "nodes", "member_column", "charge_core_s_column")
@@ -85,7 +87,7 @@ class FailedJobs(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RoundState(_message.Message):
-    __slots__ = ("queue_column", "flow_column", "flow_time_us", "attempted_handle_column", "failed_attempt_column", "promises", "branch_flow_column", "weights", "weight_time_us", "non_preemptible_flow_column")
+    __slots__ = ("queue_column", "flow_column", "flow_time_us", "attempted_handle_column", "failed_attempt_column", "promises", "branch_flow_column", "weights", "weight_time_us", "non_preemptible_flow_column", "shrinks")
     QUEUE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FLOW_COLUMN_FIELD_NUMBER: _ClassVar[int]
     FLOW_TIME_US_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +98,7 @@ class RoundState(_message.Message):
     WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_TIME_US_FIELD_NUMBER: _ClassVar[int]
     NON_PREEMPTIBLE_FLOW_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    SHRINKS_FIELD_NUMBER: _ClassVar[int]
     queue_column: bytes
     flow_column: bytes
     flow_time_us: int
@@ -106,7 +109,24 @@ class RoundState(_message.Message):
     weights: _containers.RepeatedCompositeFieldContainer[ResourceWeight]
     weight_time_us: int
     non_preemptible_flow_column: bytes
-    def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ..., promises: _Optional[_Union[Promises, _Mapping]] = ..., branch_flow_column: _Optional[bytes] = ..., weights: _Optional[_Iterable[_Union[ResourceWeight, _Mapping]]] = ..., weight_time_us: _Optional[int] = ..., non_preemptible_flow_column: _Optional[bytes] = ...) -> None: ...
+    shrinks: Shrinks
+    def __init__(self, queue_column: _Optional[bytes] = ..., flow_column: _Optional[bytes] = ..., flow_time_us: _Optional[int] = ..., attempted_handle_column: _Optional[bytes] = ..., failed_attempt_column: _Optional[bytes] = ..., promises: _Optional[_Union[Promises, _Mapping]] = ..., branch_flow_column: _Optional[bytes] = ..., weights: _Optional[_Iterable[_Union[ResourceWeight, _Mapping]]] = ..., weight_time_us: _Optional[int] = ..., non_preemptible_flow_column: _Optional[bytes] = ..., shrinks: _Optional[_Union[Shrinks, _Mapping]] = ...) -> None: ...
+
+class Shrinks(_message.Message):
+    __slots__ = ("handle_column", "attempt_column", "member_column", "quiet_handle_column", "quiet_until_us_column", "quiet_pause_us_column")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    QUIET_HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    QUIET_UNTIL_US_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    QUIET_PAUSE_US_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    attempt_column: bytes
+    member_column: bytes
+    quiet_handle_column: bytes
+    quiet_until_us_column: bytes
+    quiet_pause_us_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ..., quiet_handle_column: _Optional[bytes] = ..., quiet_until_us_column: _Optional[bytes] = ..., quiet_pause_us_column: _Optional[bytes] = ...) -> None: ...
 
 class ResourceWeight(_message.Message):
     __slots__ = ("resource", "cores", "target_cores")

@@ -36,8 +36,32 @@ COMMIT_OUTCOME_NODE_UNAVAILABLE: CommitOutcome
 COMMIT_OUTCOME_UNKNOWN_CLASS: CommitOutcome
 COMMIT_OUTCOME_REFUSED: CommitOutcome
 
+class PlaceRunsRequest(_message.Message):
+    __slots__ = ("pool", "handle_column", "attempt_column", "member_column")
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    pool: str
+    handle_column: bytes
+    attempt_column: bytes
+    member_column: bytes
+    def __init__(self, pool: _Optional[str] = ..., handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ...) -> None: ...
+
+class PlaceRunsResponse(_message.Message):
+    __slots__ = ("node_column", "nodes", "reason_column", "reasons")
+    NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    REASON_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    node_column: bytes
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    reason_column: bytes
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_column: _Optional[bytes] = ..., nodes: _Optional[_Iterable[str]] = ..., reason_column: _Optional[bytes] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class SessionRequest(_message.Message):
-    __slots__ = ("hello", "capacity", "ready", "sample", "commit", "heartbeat", "held_amounts", "moves", "pod_sizes")
+    __slots__ = ("hello", "capacity", "ready", "sample", "commit", "heartbeat", "held_amounts", "moves", "pod_sizes", "placed_runs")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
@@ -47,6 +71,7 @@ class SessionRequest(_message.Message):
     HELD_AMOUNTS_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
     POD_SIZES_FIELD_NUMBER: _ClassVar[int]
+    PLACED_RUNS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     capacity: Capacity
     ready: Ready
@@ -56,21 +81,24 @@ class SessionRequest(_message.Message):
     held_amounts: HeldAmounts
     moves: Moves
     pod_sizes: PodSizes
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., sample: _Optional[_Union[SampleResponse, _Mapping]] = ..., commit: _Optional[_Union[CommitResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., held_amounts: _Optional[_Union[HeldAmounts, _Mapping]] = ..., moves: _Optional[_Union[Moves, _Mapping]] = ..., pod_sizes: _Optional[_Union[PodSizes, _Mapping]] = ...) -> None: ...
+    placed_runs: PlacedRuns
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., sample: _Optional[_Union[SampleResponse, _Mapping]] = ..., commit: _Optional[_Union[CommitResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., held_amounts: _Optional[_Union[HeldAmounts, _Mapping]] = ..., moves: _Optional[_Union[Moves, _Mapping]] = ..., pod_sizes: _Optional[_Union[PodSizes, _Mapping]] = ..., placed_runs: _Optional[_Union[PlacedRuns, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("cluster", "cluster_uid", "process_id", "host", "pool")
+    __slots__ = ("cluster", "cluster_uid", "process_id", "host", "pool", "joins_releases")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_UID_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
+    JOINS_RELEASES_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     cluster_uid: str
     process_id: bytes
     host: str
     pool: str
-    def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., process_id: _Optional[bytes] = ..., host: _Optional[str] = ..., pool: _Optional[str] = ...) -> None: ...
+    joins_releases: bool
+    def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., process_id: _Optional[bytes] = ..., host: _Optional[str] = ..., pool: _Optional[str] = ..., joins_releases: bool = ...) -> None: ...
 
 class Capacity(_message.Message):
     __slots__ = ("resources", "node_column", "names", "allocatable_column", "free_column", "flag_column", "groups", "group_column", "total_column", "total_free_column", "node_count", "placement_count", "fitting_class_column", "fitting_room_column")
@@ -103,6 +131,20 @@ class Capacity(_message.Message):
     fitting_class_column: bytes
     fitting_room_column: bytes
     def __init__(self, resources: _Optional[_Iterable[str]] = ..., node_column: _Optional[bytes] = ..., names: _Optional[_Iterable[str]] = ..., allocatable_column: _Optional[bytes] = ..., free_column: _Optional[bytes] = ..., flag_column: _Optional[bytes] = ..., groups: _Optional[_Iterable[bytes]] = ..., group_column: _Optional[bytes] = ..., total_column: _Optional[bytes] = ..., total_free_column: _Optional[bytes] = ..., node_count: _Optional[int] = ..., placement_count: _Optional[int] = ..., fitting_class_column: _Optional[bytes] = ..., fitting_room_column: _Optional[bytes] = ...) -> None: ...
+
+class PlacedRuns(_message.Message):
+    __slots__ = ("handle_column", "attempt_column", "member_column", "node_column", "nodes")
+    HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NODE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    handle_column: bytes
+    attempt_column: bytes
+    member_column: bytes
+    node_column: bytes
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., nodes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HeldAmounts(_message.Message):
     __slots__ = ("handle_column", "attempt_column", "member_column", "resources", "amount_column")
@@ -285,7 +327,7 @@ class PlacementList(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., nodes: _Optional[_Iterable[str]] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., last: bool = ..., member_column: _Optional[bytes] = ...) -> None: ...
 
 class SampleRequest(_message.Message):
-    __slots__ = ("round", "epoch", "classes", "class_column", "wanted_column", "resources", "nodes_to_sample_ratio", "deadline_ms", "complete_column", "strategy", "extra_count", "for_promise_column")
+    __slots__ = ("round", "epoch", "classes", "class_column", "wanted_column", "resources", "nodes_to_sample_ratio", "deadline_ms", "complete_column", "strategy", "extra_count", "for_promise_column", "dropped_class_column", "release", "delegated", "node_score", "kept_column", "going")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
@@ -298,6 +340,12 @@ class SampleRequest(_message.Message):
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
     EXTRA_COUNT_FIELD_NUMBER: _ClassVar[int]
     FOR_PROMISE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_CLASS_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    DELEGATED_FIELD_NUMBER: _ClassVar[int]
+    NODE_SCORE_FIELD_NUMBER: _ClassVar[int]
+    KEPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    GOING_FIELD_NUMBER: _ClassVar[int]
     round: int
     epoch: int
     classes: _containers.RepeatedCompositeFieldContainer[ClassDefinition]
@@ -310,7 +358,13 @@ class SampleRequest(_message.Message):
     strategy: str
     extra_count: int
     for_promise_column: bytes
-    def __init__(self, round: _Optional[int] = ..., epoch: _Optional[int] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., class_column: _Optional[bytes] = ..., wanted_column: _Optional[bytes] = ..., resources: _Optional[_Iterable[str]] = ..., nodes_to_sample_ratio: _Optional[float] = ..., deadline_ms: _Optional[int] = ..., complete_column: _Optional[bytes] = ..., strategy: _Optional[str] = ..., extra_count: _Optional[int] = ..., for_promise_column: _Optional[bytes] = ...) -> None: ...
+    dropped_class_column: bytes
+    release: Release
+    delegated: bool
+    node_score: str
+    kept_column: bytes
+    going: Release
+    def __init__(self, round: _Optional[int] = ..., epoch: _Optional[int] = ..., classes: _Optional[_Iterable[_Union[ClassDefinition, _Mapping]]] = ..., class_column: _Optional[bytes] = ..., wanted_column: _Optional[bytes] = ..., resources: _Optional[_Iterable[str]] = ..., nodes_to_sample_ratio: _Optional[float] = ..., deadline_ms: _Optional[int] = ..., complete_column: _Optional[bytes] = ..., strategy: _Optional[str] = ..., extra_count: _Optional[int] = ..., for_promise_column: _Optional[bytes] = ..., dropped_class_column: _Optional[bytes] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., delegated: bool = ..., node_score: _Optional[str] = ..., kept_column: _Optional[bytes] = ..., going: _Optional[_Union[Release, _Mapping]] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
     __slots__ = ("round", "stage", "epoch", "handle_column", "attempt_column", "class_column", "offset_column", "candidate_column", "member_column")
@@ -363,7 +417,7 @@ class QueueWeights(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[str]] = ..., weight_column: _Optional[bytes] = ..., rules: _Optional[_Union[PermitRules, _Mapping]] = ...) -> None: ...
 
 class PermitRules(_message.Message):
-    __slots__ = ("watermark", "unit", "node_watermarks", "node_units", "node_system")
+    __slots__ = ("watermark", "unit", "node_watermarks", "node_units", "node_system", "lease_s", "margin_s", "rises_per_s")
     class NodeWatermarksEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -390,12 +444,18 @@ class PermitRules(_message.Message):
     NODE_WATERMARKS_FIELD_NUMBER: _ClassVar[int]
     NODE_UNITS_FIELD_NUMBER: _ClassVar[int]
     NODE_SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    MARGIN_S_FIELD_NUMBER: _ClassVar[int]
+    RISES_PER_S_FIELD_NUMBER: _ClassVar[int]
     watermark: float
     unit: str
     node_watermarks: _containers.ScalarMap[str, float]
     node_units: _containers.ScalarMap[str, str]
     node_system: _containers.ScalarMap[str, str]
-    def __init__(self, watermark: _Optional[float] = ..., unit: _Optional[str] = ..., node_watermarks: _Optional[_Mapping[str, float]] = ..., node_units: _Optional[_Mapping[str, str]] = ..., node_system: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    lease_s: float
+    margin_s: float
+    rises_per_s: float
+    def __init__(self, watermark: _Optional[float] = ..., unit: _Optional[str] = ..., node_watermarks: _Optional[_Mapping[str, float]] = ..., node_units: _Optional[_Mapping[str, str]] = ..., node_system: _Optional[_Mapping[str, str]] = ..., lease_s: _Optional[float] = ..., margin_s: _Optional[float] = ..., rises_per_s: _Optional[float] = ...) -> None: ...
 
 class Confirmed(_message.Message):
     __slots__ = ()

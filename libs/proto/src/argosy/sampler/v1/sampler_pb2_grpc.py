@@ -99,3 +99,80 @@ class SamplerService(object):
             timeout,
             metadata,
             _registered_method=True)
+
+
+class PlacementServiceStub(object):
+    """Served by a sampler; the executor of its cluster dials.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.PlaceRuns = channel.unary_unary(
+                '/argosy.sampler.v1.PlacementService/PlaceRuns',
+                request_serializer=argosy_dot_sampler_dot_v1_dot_sampler__pb2.PlaceRunsRequest.SerializeToString,
+                response_deserializer=argosy_dot_sampler_dot_v1_dot_sampler__pb2.PlaceRunsResponse.FromString,
+                _registered_method=True)
+
+
+class PlacementServiceServicer(object):
+    """Served by a sampler; the executor of its cluster dials.
+    """
+
+    def PlaceRuns(self, request, context):
+        """Chooses nodes for runs that were leased to the cluster as a whole. May be repeated: what has a node keeps it. The
+        leader is told of it; the executor waits for the rows with the nodes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_PlacementServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'PlaceRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlaceRuns,
+                    request_deserializer=argosy_dot_sampler_dot_v1_dot_sampler__pb2.PlaceRunsRequest.FromString,
+                    response_serializer=argosy_dot_sampler_dot_v1_dot_sampler__pb2.PlaceRunsResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'argosy.sampler.v1.PlacementService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('argosy.sampler.v1.PlacementService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class PlacementService(object):
+    """Served by a sampler; the executor of its cluster dials.
+    """
+
+    @staticmethod
+    def PlaceRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/argosy.sampler.v1.PlacementService/PlaceRuns',
+            argosy_dot_sampler_dot_v1_dot_sampler__pb2.PlaceRunsRequest.SerializeToString,
+            argosy_dot_sampler_dot_v1_dot_sampler__pb2.PlaceRunsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -60,3 +60,40 @@ class SamplerServiceServicer(metaclass=_abc_1.ABCMeta):
         """One stream per sampler: requests down, answers up."""
 
 def add_SamplerServiceServicer_to_server(servicer: SamplerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class PlacementServiceStub:
+    """Served by a sampler; the executor of its cluster dials."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> PlacementServiceAsyncStub: ...
+    PlaceRuns: _grpc.UnaryUnaryMultiCallable[_sampler_pb2.PlaceRunsRequest, _sampler_pb2.PlaceRunsResponse]
+    """Chooses nodes for runs that were leased to the cluster as a whole. May be repeated: what has a node keeps it. The
+    leader is told of it; the executor waits for the rows with the nodes.
+    """
+
+@_typing.type_check_only
+class PlacementServiceAsyncStub(PlacementServiceStub):
+    """Served by a sampler; the executor of its cluster dials."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    PlaceRuns: _aio.UnaryUnaryMultiCallable[_sampler_pb2.PlaceRunsRequest, _sampler_pb2.PlaceRunsResponse]  # type: ignore[assignment]
+    """Chooses nodes for runs that were leased to the cluster as a whole. May be repeated: what has a node keeps it. The
+    leader is told of it; the executor waits for the rows with the nodes.
+    """
+
+class PlacementServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Served by a sampler; the executor of its cluster dials."""
+
+    @_abc_1.abstractmethod
+    def PlaceRuns(
+        self,
+        request: _sampler_pb2.PlaceRunsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sampler_pb2.PlaceRunsResponse, _abc.Awaitable[_sampler_pb2.PlaceRunsResponse]]:
+        """Chooses nodes for runs that were leased to the cluster as a whole. May be repeated: what has a node keeps it. The
+        leader is told of it; the executor waits for the rows with the nodes.
+        """
+
+def add_PlacementServiceServicer_to_server(servicer: PlacementServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
