@@ -9,10 +9,11 @@ from argosy_core.framework.framework import Framework
 from argosy_core.framework.jobs import JobBatch, objects
 from argosy_core.framework.permits import PermitBatch, Verdicts
 from argosy_core.framework.pods import ClassTable, PartTable, PodBatch, Selector
-from argosy_core.framework.points import BINDING, DECISION, SAMPLING, Point, ProfileKind, Registration
+from argosy_core.framework.points import BINDING, COMMIT, DECISION, SAMPLING, Point, ProfileKind, Registration
 
 __all__ = [
     "BINDING",
+    "COMMIT",
     "DECISION",
     "SAMPLING",
     "BindBatch",

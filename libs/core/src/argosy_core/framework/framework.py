@@ -28,6 +28,7 @@ from typing import Protocol, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework.binding import BindBatch
 from argosy_core.framework.cycle import PlacementBatch
@@ -189,15 +190,23 @@ class Framework:
         """Return (n,): which lines every post-score function accepts. An error refuses its line."""
         accepted = np.ones(len(batch), np.bool_)
         for registration in self._at[Point.POST_SCORE]:
-            asked = np.flatnonzero(accepted)
+            asked = true_places(accepted)
             accepted[asked] = self._accepted(registration, batch.take(asked))
         return accepted
+
+    def check_conflicts(self, batch: PlacementBatch) -> Bools:
+        """Return (n,): which placements, that are reserved, every function bears. An error is a conflict."""
+        borne = np.ones(len(batch), np.bool_)
+        for registration in self._at[Point.CHECK_CONFLICTS]:
+            asked = true_places(borne)
+            borne[asked] = self._accepted(registration, batch.take(asked))
+        return borne
 
     def reserve(self, batch: PlacementBatch) -> Bools:
         """Tell the reserve functions of placements; return (n,) which stand. Unreserve is called for the others."""
         standing = np.ones(len(batch), np.bool_)
         for registration in self._at[Point.RESERVE]:
-            asked = np.flatnonzero(standing)
+            asked = true_places(standing)
             standing[asked] = self._accepted(registration, batch.take(asked))
         if not standing.all():
             self.unreserve(batch.take(~standing))
@@ -219,7 +228,7 @@ class Framework:
         for registration in self._at[Point.BIND]:
             left = ~made
             left[list(failed)] = False
-            asked = np.flatnonzero(left)
+            asked = true_places(left)
             made[asked] = self._made(registration, batch.take(asked), asked, failed)
         return made, failed
 
@@ -250,7 +259,7 @@ class Framework:
     def _judge(self, point: Point, batch: PermitBatch) -> Verdicts:
         batch = batch.fresh()
         for registration in self._at[point]:
-            asked = batch.take(np.flatnonzero(~batch.verdicts.denied))
+            asked = batch.take(true_places(~batch.verdicts.denied))
             asked = replace(asked, verdicts=Verdicts(len(batch)))
             asked.verdicts.plugin = registration.name
             accepted = self._accepted(registration, asked)
@@ -316,7 +325,7 @@ class Framework:
         # One sum tells whether all is finite.
         if not np.isfinite(scores.sum()):
             wrong = ~np.isfinite(np.broadcast_to(scores, cycle.shape))
-            if (wrong & cycle.alive).any():
+            if has_true(wrong & cycle.alive):
                 self._count(registration, ValueError("answered a score that is not a finite number"))
             scores = np.where(wrong, 0.0, scores)
         return np.asarray(scores, np.float64)

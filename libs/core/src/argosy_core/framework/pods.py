@@ -8,7 +8,7 @@ Source: design section 6, "Data layout"; seed 004 "Batching".
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from argosy_core.job.reading.classes import HostPort, MatchExpression, SchedulingClass, Toleration
 from argosy_core.job.tables.class_columns import ClassColumns
 from argosy_core.job.tables.ids import grow
-from argosy_core.resources import ResourceAxis
+from argosy_core.resources import MAX_AMOUNT, ResourceAxis
 
 __all__ = ["ClassTable", "PartTable", "PodBatch", "Selector"]
 
@@ -68,13 +68,19 @@ class PartTable(Generic[Part]):
 class ClassTable(ClassColumns):
     """Scheduling classes by slot, with the numbers of their parts.
 
+    A slot and a number mean the same for as long as the table lives. Classes leave by a new table (`only`), so whoever
+    remembers something by slot or number keeps it as long as it meets the same table.
+
     Args:
         axis: Resource columns to begin with.
+        overheads: What a pod of each RuntimeClass takes beside its containers, base units; it is among `requests`.
     """
 
-    def __init__(self, axis: ResourceAxis) -> None:
+    def __init__(self, axis: ResourceAxis, overheads: Mapping[str, Mapping[str, int]] | None = None) -> None:
         """Start without classes."""
         super().__init__(axis)
+        self.overheads = {name: dict(amounts) for name, amounts in (overheads or {}).items()}
+        """RuntimeClass -> what its pods take beside their containers, base units."""
         self.selectors: PartTable[Selector] = PartTable(Selector())
         self.tolerations: PartTable[tuple[Toleration, ...]] = PartTable(())
         self.platforms: PartTable[tuple[tuple[str, str], ...]] = PartTable(())
@@ -104,6 +110,7 @@ class ClassTable(ClassColumns):
         pods = [self.define(pod_id, group.pod) for pod_id, group in zip(ids, definition.gang, strict=True)]
         self.extend_axis(name for name, _ in definition.requests)
         slot, end = self._enter(class_id, definition), self.ids.end
+        self._add_overhead(slot, definition)
         self.selector, self.toleration = grow(self.selector, end), grow(self.toleration, end)
         self.platform, self.port = grow(self.platform, end), grow(self.port, end)
         selector = Selector(
@@ -118,6 +125,35 @@ class ClassTable(ClassColumns):
         self.whole[pods] = [group.whole_nodes for group in definition.gang]
         self._note_gang(slot, definition, pods)
         return slot
+
+    def _add_overhead(self, slot: int, definition: SchedulingClass) -> None:
+        """Count what the pods of a class take that have RuntimeClasses, in whatever that is."""
+        for name, count in definition.runtime_classes:
+            overhead = {
+                resource: min(amount, MAX_AMOUNT // count) for resource, amount in self.overheads.get(name, {}).items()
+            }
+            self.extend_axis(overhead)
+            room = MAX_AMOUNT - self.requests[slot]
+            self.requests[slot] += np.minimum(self.axis.vector(overhead) * count, room)
+
+    def only(
+        self, slots: Iterable[int], overheads: Mapping[str, Mapping[str, int]] | None = None
+    ) -> tuple[ClassTable, Int32s]:
+        """Return a table of some of the classes, and the slot there by slot here, -1 for the others.
+
+        Args:
+            slots: Slots of classes with ids; those of a gang's pods come with their gang.
+            overheads: What pods of RuntimeClasses take there; None for the same.
+
+        Complexity: Python work per class.
+        """
+        table = ClassTable(self.axis, self.overheads if overheads is None else overheads)
+        moved = np.full(self.ids.end, -1, np.int32)
+        for slot in slots:
+            moved[slot] = table.define(int(self.class_id[slot]), self._classes[slot])
+            if slot in self.gangs:
+                moved[self.gangs[slot].pods] = table.gangs[int(moved[slot])].pods
+        return table, moved
 
     def batch(self, slots: npt.NDArray[np.integer]) -> PodBatch:
         """Return the pods of some classes, one pod each, for plugins to judge."""

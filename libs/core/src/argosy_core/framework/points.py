@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["BINDING", "DECISION", "SAMPLING", "Point", "ProfileKind", "Registration"]
+__all__ = ["BINDING", "COMMIT", "DECISION", "SAMPLING", "Point", "ProfileKind", "Registration"]
 
 
 class Point(StrEnum):
@@ -22,6 +22,7 @@ class Point(StrEnum):
     POST_FILTER = "post-filter"
     SCORE = "score"
     POST_SCORE = "post-score"
+    CHECK_CONFLICTS = "check-conflicts"
     RESERVE = "reserve"
     PERMIT = "permit"
     PRE_BIND = "pre-bind"
@@ -102,6 +103,13 @@ reject            PermitBatch    nothing; called for all that comes to nothing a
 A job keeps the key that it got when it came to its queue, or came back to it.
 """
 
+
+COMMIT: Final = ProfileKind(name="commit", methods={Point.CHECK_CONFLICTS: "check_conflicts"})
+"""At a sampler, in the commit: `check_conflicts` is given a `PlacementBatch` of placements that are reserved, so that
+the table has what they leave, and returns (n,) bool: which of them bear it; None for all. A run that does not goes on
+to its next candidate, and has met a conflict if it has none left. That nothing is over-committed the ledger checks.
+
+Source: seed 000 "Commit Phase" (CheckConflicts)."""
 
 BINDING: Final = ProfileKind(name="binding", methods={Point.BIND: "bind"})
 """At an executor, before it creates objects: `bind` is given a `BindBatch` and returns (n,) bool: which objects it has

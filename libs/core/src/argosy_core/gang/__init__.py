@@ -6,7 +6,7 @@ Owns the tree that node labels make of a cluster (`topology`) and one placement 
 Source: 003 "Distributed jobs", "Topology-aware scheduling"; design section 6, "hops"; section 7, invariant 7.
 """
 
-from argosy_core.gang.placing import GangPlaces, SubGroup, grow_gang, place_gang
+from argosy_core.gang.placing import GangPlaces, SubGroup, place_gang
 from argosy_core.gang.topology import Topology
 
-__all__ = ["GangPlaces", "SubGroup", "Topology", "grow_gang", "place_gang"]
+__all__ = ["GangPlaces", "SubGroup", "Topology", "place_gang"]

@@ -21,10 +21,11 @@ from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.errors import InvalidRequest
 from argosy_core.gang.topology import Topology
 
-__all__ = ["MAX_ORDERED_COUNT", "GangPlaces", "SubGroup", "grow_gang", "place_gang"]
+__all__ = ["MAX_ORDERED_COUNT", "GangPlaces", "SubGroup", "place_gang"]
 
 MAX_ORDERED_COUNT: Final = 4
 """Up to so many sub-groups are tried in every order, more in a few orders only."""
+_ALL: Final = slice(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,23 +76,80 @@ class _Room:
     open: Bools
     """(n,) nodes that may be used: all, or for gangs of whole nodes the empty ones and those it has taken."""
 
-    def count(self, group: SubGroup, limit: int) -> Int64s:
-        """Return (n,) pods of a sub-group that each node holds, at most a limit."""
+    def count(self, group: SubGroup, limit: int, nodes: Int32s | slice = _ALL) -> Int64s:
+        """Return pods of a sub-group that each of some nodes holds, at most a limit."""
         asked = np.flatnonzero(group.request)
-        counts = np.full(self.open.size, min(limit, group.most_on_a_node), dtype=np.int64)
+        possible = self.open[nodes] & group.eligible[nodes]
+        counts = np.full(possible.size, min(limit, group.most_on_a_node), dtype=np.int64)
         for row in asked.tolist():
-            np.minimum(counts, self.free[row] // group.request[row], out=counts)
-        counts[~(self.open & group.eligible)] = 0
+            np.minimum(counts, self.free[row, nodes] // group.request[row], out=counts)
+        counts[~possible] = 0
         return np.maximum(counts, 0, out=counts)
 
-    def take(self, group: SubGroup, nodes: Int32s) -> None:
-        """Take what pods on some nodes ask for."""
+    def take(self, group: SubGroup, nodes: Int32s) -> Int32s:
+        """Take what pods on some nodes ask for; return each of these nodes once."""
         places, counts = np.unique(nodes, return_counts=True)
         self.free[:, places] -= group.request[:, None] * counts
+        return places
 
-    def copy(self) -> _Room:
-        """Return a copy to try something on."""
-        return _Room(free=self.free.copy(), open=self.open)
+    def give_back(self, group: SubGroup, nodes: Int32s) -> None:
+        """Undo `take`."""
+        places, counts = np.unique(nodes, return_counts=True)
+        self.free[:, places] += group.request[:, None] * counts
+
+
+class _Counts:
+    """How many pods of a sub-group nodes and subtrees hold before anything of its gang is placed.
+
+    Every order begins with it, and what is placed since changes it on a few nodes only; so a try costs by those and by
+    the subtrees of a level, not by all nodes.
+
+    Args:
+        topology: The tree.
+        room: What is left.
+        group: The sub-group.
+    """
+
+    def __init__(self, topology: Topology, room: _Room, group: SubGroup) -> None:
+        """Count on all nodes."""
+        self._topology = topology
+        self._room = room
+        self._group = group
+        self._on_nodes = room.count(group, group.minimum)
+        self._sums: list[Int64s] = []
+
+    def lowest_level(self) -> int | None:
+        """Return the lowest level at which a subtree holds the minimum, None if the limit of hops does not allow it."""
+        highest = self._topology.highest_level(self._group.max_hops)
+        wanted = self._group.minimum
+        return next((level for level in range(highest + 1) if (self._sum(level) >= wanted).any()), None)
+
+    def place(self, touched: Int32s, ceiling: int) -> Int32s | None:
+        """Return nodes for the minimum, None if no subtree up to a level holds it.
+
+        Args:
+            touched: Distinct nodes on which something was placed since.
+            ceiling: The level.
+        """
+        topology, group = self._topology, self._group
+        lost = self._on_nodes[touched] - self._room.count(group, group.minimum, touched)
+        for level in range(min(ceiling, topology.highest_level(group.max_hops)) + 1):
+            column, sums = topology.subtrees[level], self._sum(level)
+            if touched.size:
+                sums = sums.copy()
+                np.subtract.at(sums, column[touched], lost)
+            subtree = _tightest(sums, group.minimum)
+            if subtree >= 0:
+                counts = self._on_nodes.copy()
+                counts[touched] -= lost
+                rows = np.flatnonzero((column == subtree) & (counts > 0)).astype(np.int32)
+                return np.sort(_fill(topology, rows, counts, level=level, wanted=group.minimum))
+        return None
+
+    def _sum(self, level: int) -> Int64s:
+        while len(self._sums) <= level:
+            self._sums.append(self._topology.sums(len(self._sums), self._on_nodes))
+        return self._sums[level]
 
 
 def place_gang(
@@ -109,63 +167,28 @@ def place_gang(
     Raises:
         InvalidRequest: The columns differ in length.
 
-    Complexity: O(levels x (n x r + subtrees)) for one sub-group; for several that, times their number, times up to 24
-        orders where they hinder each other.
+    Complexity: O(n x (r + levels)) for each sub-group; where several hinder each other, up to 24 orders of O(subtrees +
+        pods x levels) for each.
     """
     node_count = topology.subtrees[0].size
     if free.shape[1] != node_count or any(group.eligible.size != node_count for group in groups):
         raise InvalidRequest("the columns of a gang's placement do not have one element for each node")
     usable: Bools = np.all(free >= 0, axis=0)
-    room = _Room(free=free, open=usable if empty is None else np.logical_and(usable, empty))
-    lowest = [_lowest_level(topology, room.count(group, group.minimum), group) for group in groups]
-    if None in lowest:
-        return None
-    known = [level for level in lowest if level is not None]
+    room = _Room(free=free.copy(), open=usable if empty is None else np.logical_and(usable, empty))
+    counts = [_Counts(topology, room, group) for group in groups]
+    known = []
+    for one in counts:
+        level = one.lowest_level()
+        if level is None:
+            return None
+        known.append(level)
     # No level below the largest of these is enough, whatever the order.
     for ceiling in range(max(known, default=0), topology.level_count):
         for order in _orders(groups):
-            placed = _place_in_order(topology, room.copy(), groups, order=order, ceiling=ceiling)
+            placed = _place_in_order(room, groups, counts, order=order, ceiling=ceiling)
             if placed is not None:
                 hops = tuple(topology.hops_between(nodes) for nodes in placed)
                 return GangPlaces(nodes=tuple(placed), hops=hops)
-    return None
-
-
-def grow_gang(
-    topology: Topology, free: Int64s, groups: Sequence[SubGroup], places: GangPlaces, *, empty: Bools | None = None
-) -> GangPlaces:
-    """Return the places of a gang, and more up to each sub-group's maximum, where hops do not become more by it.
-
-    Args:
-        topology: The tree of n nodes.
-        free: (r, n) free amounts beside what `places` take, which is not yet taken off.
-        groups: The sub-groups.
-        places: What `place_gang` gave.
-        empty: As for `place_gang`.
-
-    Complexity: O(sub-groups x levels x n x r).
-    """
-    usable: Bools = np.all(free >= 0, axis=0)
-    room = _Room(free=free.copy(), open=usable if empty is None else np.logical_and(usable, empty))
-    for group, nodes in zip(groups, places.nodes, strict=True):
-        room.take(group, nodes)
-    grown = []
-    for group, nodes, hops in zip(groups, places.nodes, places.hops, strict=True):
-        counts = room.count(group, group.maximum - nodes.size)
-        column = topology.subtrees[hops // 2]
-        rows = np.flatnonzero((column == column[nodes[0]]) & (counts > 0)).astype(np.int32)
-        wanted = min(group.maximum - nodes.size, int(counts[rows].sum()))
-        more = _fill(topology, rows, counts, level=hops // 2, wanted=wanted) if wanted else nodes[:0]
-        room.take(group, more)
-        grown.append(np.sort(np.concatenate([nodes, more])))
-    return GangPlaces(nodes=tuple(grown), hops=tuple(topology.hops_between(nodes) for nodes in grown))
-
-
-def _lowest_level(topology: Topology, counts: Int64s, group: SubGroup) -> int | None:
-    """Return the lowest level at which a subtree holds a sub-group's minimum, None if its limit does not allow it."""
-    for level in range(topology.highest_level(group.max_hops) + 1):
-        if (topology.sums(level, counts) >= group.minimum).any():
-            return level
     return None
 
 
@@ -183,24 +206,23 @@ def _orders(groups: Sequence[SubGroup]) -> Iterable[Sequence[int]]:
 
 
 def _place_in_order(
-    topology: Topology, room: _Room, groups: Sequence[SubGroup], *, order: Sequence[int], ceiling: int
+    room: _Room, groups: Sequence[SubGroup], counts: Sequence[_Counts], *, order: Sequence[int], ceiling: int
 ) -> list[Int32s] | None:
-    """Place sub-groups one after the other, none above a level; return the nodes of each, None if one has no room."""
-    placed: list[Int32s] = [np.zeros(0, dtype=np.int32)] * len(groups)
+    """Place sub-groups one after the other, none above a level; return the nodes of each, None if one has no room.
+
+    The room is afterwards what it was.
+    """
+    placed: dict[int, Int32s] = {}
+    touched = np.zeros(0, dtype=np.int32)
     for number in order:
-        group = groups[number]
-        counts = room.count(group, group.minimum)
-        for level in range(min(ceiling, topology.highest_level(group.max_hops)) + 1):
-            sums = topology.sums(level, counts)
-            subtree = _tightest(sums, group.minimum)
-            if subtree >= 0:
-                rows = np.flatnonzero((topology.subtrees[level] == subtree) & (counts > 0)).astype(np.int32)
-                placed[number] = np.sort(_fill(topology, rows, counts, level=level, wanted=group.minimum))
-                room.take(group, placed[number])
-                break
-        else:
-            return None
-    return placed
+        nodes = counts[number].place(touched, ceiling)
+        if nodes is None:
+            break
+        placed[number] = nodes
+        touched = np.union1d(touched, room.take(groups[number], nodes))
+    for number, nodes in placed.items():
+        room.give_back(groups[number], nodes)
+    return [placed[number] for number in range(len(groups))] if len(placed) == len(groups) else None
 
 
 def _tightest(sums: Int64s, wanted: int) -> int:
@@ -226,19 +248,21 @@ def _fill(topology: Topology, rows: Int32s, counts: Int64s, *, level: int, wante
     """
     if level == 0:
         return np.full(wanted, rows[0], dtype=np.int32)
-    _, child_of = np.unique(topology.subtrees[level - 1][rows], return_inverse=True)
-    sums = np.bincount(child_of, weights=counts[rows]).astype(np.int64)
+    if level == 1:
+        child_of, sums = np.arange(rows.size, dtype=np.int32), counts[rows]
+    else:
+        child_of = topology.subtrees[level - 1][rows]
+        sums = np.bincount(child_of, weights=counts[rows]).astype(np.int64)
     by_room = np.argsort(-sums, kind="stable")
-    rising = -sums[by_room]
-    parts, position = [], 0
-    while wanted:
-        if -rising[position] >= wanted:
-            # The last that is enough, in the order of falling room, is the tightest; the first of its equals is taken.
-            tightest = rising[np.searchsorted(rising, -wanted, side="right") - 1]
-            position = max(position, int(np.searchsorted(rising, tightest)))
-        child = by_room[position]
-        part = min(wanted, int(sums[child]))
-        parts.append(_fill(topology, rows[child_of == child], counts, level=level - 1, wanted=part))
-        wanted -= part
-        position += 1
-    return np.concatenate(parts)
+    rising, taken = -sums[by_room], np.cumsum(sums[by_room])
+    full_count = int(np.searchsorted(taken, wanted))
+    if full_count:
+        wanted -= int(taken[full_count - 1])
+    # The last that is enough, in the order of falling room, is the tightest; the first of its equals is taken.
+    tightest = rising[np.searchsorted(rising, -wanted, side="right") - 1]
+    last = by_room[max(full_count, int(np.searchsorted(rising, tightest)))]
+    is_full = np.zeros(sums.size, dtype=np.bool_)
+    is_full[by_room[:full_count]] = True
+    full = rows[is_full[child_of]]
+    rest = _fill(topology, rows[child_of == last], counts, level=level - 1, wanted=wanted)
+    return np.concatenate([np.repeat(full, counts[full]), rest])

@@ -73,6 +73,10 @@ class Topology:
 
     def sums(self, level: int, amounts: Int64s) -> Int64s:
         """Return (subtrees of a level,) sums of an amount of each node."""
+        if level == 0:
+            return amounts
+        if level == self.level_count - 1:
+            return np.array([amounts.sum()], dtype=np.int64)
         # Counts of pods stay far below 2**53, where sums of floats are exact.
         return np.bincount(self.subtrees[level], weights=amounts).astype(np.int64)
 

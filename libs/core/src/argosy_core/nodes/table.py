@@ -26,18 +26,21 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.job.reading.classes import HostPort
 from argosy_core.nodes.claims import PortClaims
 from argosy_core.nodes.groups import HOSTNAME_LABEL, GroupTable, NodeGroup, Taint
 from argosy_core.resources import DEFAULT_AXIS, PODS, ResourceAxis
 
-__all__ = ["DEFAULT_POD_COUNT", "NodeColumns", "NodeFlag", "NodeSpec", "NodeTable", "NodeTotals"]
+__all__ = ["ANY_NODE", "DEFAULT_POD_COUNT", "NodeColumns", "NodeFlag", "NodeSpec", "NodeTable", "NodeTotals"]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 
 DEFAULT_POD_COUNT: Final = 110
 """Pods that a node takes if it does not say, as in Kubernetes."""
+ANY_NODE: Final = "*"
+"""Node of a lease that names its cluster only, until a sampler has placed it; no node of Kubernetes has such a name."""
 # NumPy takes a member of an IntFlag for an int64.
 _READY: Final = np.uint8(1)
 _REMOVED: Final = np.uint8(4)
@@ -149,6 +152,8 @@ class NodeTable:
         self._admin_cordons: frozenset[str] = frozenset()
         self.ports = PortClaims()
         """Host ports in use, by row; change them through `take_ports` and `give_ports`."""
+        self.any_row = -1
+        """Row of `ANY_NODE`, on which stands what is leased to the cluster and not placed; -1 before there was any."""
 
     @classmethod
     def of(cls, columns: NodeColumns) -> NodeTable:
@@ -230,19 +235,19 @@ class NodeTable:
 
     def live(self) -> Int32s:
         """Return the rows of all nodes that are in the cluster, ascending."""
-        return np.flatnonzero(self.flags & _REMOVED == 0).astype(np.int32)
+        return true_places(self.flags & _REMOVED == 0).astype(np.int32)
 
     def changed_since(self, generation: int) -> Int32s:
         """Return the rows that changed after a generation, ascending."""
-        return np.flatnonzero(self.changed_at > generation).astype(np.int32)
+        return true_places(self.changed_at > generation).astype(np.int32)
 
     def described_since(self, generation: int) -> Int32s:
         """Return the rows that came, went or are otherwise after a generation, ascending; reservations do not count."""
-        return np.flatnonzero(self._described_at[: self._count] > generation).astype(np.int32)
+        return true_places(self._described_at[: self._count] > generation).astype(np.int32)
 
     def risen_since(self, generation: int) -> Int32s:
         """Return the rows on which, after a generation, something may fit that did not before, ascending."""
-        return np.flatnonzero(self._risen_at[: self._count] > generation).astype(np.int32)
+        return true_places(self._risen_at[: self._count] > generation).astype(np.int32)
 
     def renamed_since(self, rows: npt.NDArray[np.integer], generation: int) -> npt.NDArray[np.bool_]:
         """Return which rows, -1 and beyond the last one included, stand for another node than at a generation."""
@@ -255,21 +260,26 @@ class NodeTable:
         """Return the sums over usable nodes; what is free of one that takes no more pods is no use to anybody."""
         usable = self.usable()
         open_ = usable & (self.free[self.axis.index(PODS)] > 0)
+        free = np.maximum(self.free, 0).sum(axis=1, where=open_)
+        if self.any_row >= 0:  # what is leased to the cluster will take of it somewhere
+            free = np.maximum(free + self.free[:, self.any_row], 0)
         return NodeTotals(
             allocatable=self.allocatable.sum(axis=1, where=usable),
-            free=np.maximum(self.free, 0).sum(axis=1, where=open_),
+            free=free,
             node_count=int(np.count_nonzero(self.flags & _REMOVED == 0)),
             usable_count=int(np.count_nonzero(usable)),
         )
 
-    def emptied(self, free: Int64s | None = None) -> NodeTable:
+    def emptied(self, free: Int64s | None = None, *, keeps_ports: bool = False) -> NodeTable:
         """Return these nodes as if nothing were reserved on them; all else is shared, so only read it, at once.
 
         Args:
             free: (resource, node) what is free on them instead of all that they have.
+            keeps_ports: Whether host ports stay taken.
         """
         other = copy(self)
-        vars(other).update(_free=self._allocatable if free is None else free, ports=PortClaims())
+        ports = self.ports if keeps_ports else PortClaims()
+        vars(other).update(_free=self._allocatable if free is None else free, ports=ports)
         return other
 
     # --- nodes --------------------------------------------------------------------------------------------------------
@@ -291,6 +301,10 @@ class NodeTable:
             self._compact_groups()
         return rows
 
+    def hold_any(self) -> int:
+        """Return the row of `ANY_NODE`; it keeps it for ever."""
+        return self.hold_name(ANY_NODE)
+
     def hold_name(self, name: str) -> int:
         """Return the row of a name; one that has none gets one as a removed node without resources."""
         row = self._index.get(name)
@@ -299,6 +313,8 @@ class NodeTable:
             self._group[row] = self.groups.intern(NodeGroup())
             self.generation += 1
             self._changed_at[row] = self.generation
+            if name == ANY_NODE:
+                self.any_row = row
         return row
 
     def remove(self, names: Iterable[str]) -> Int32s:
@@ -397,7 +413,7 @@ class NodeTable:
         relabelled = removed or group != self._group[row] or hostname != self.hostnames[row]
         if relabelled:
             self.membership += 1
-        if relabelled or gain.any() or (system != self._system[:, row]).any():
+        if relabelled or has_true(gain) or has_true(system != self._system[:, row]):
             self._changed_at[row] = self._described_at[row] = generation
             self._free[:, row] += gain
             self._allocatable[:, row] = allocatable
@@ -405,7 +421,7 @@ class NodeTable:
             self._inverse[:, row] = np.divide(1.0, allocatable, out=np.zeros(len(self.axis)), where=allocatable > 0)
             self._group[row] = group
             self.hostnames[row] = hostname
-            if relabelled or (gain > 0).any():
+            if relabelled or has_true(gain > 0):
                 self._risen_at[row] = self.last_rise = generation
         (self._unschedulable.add if node.unschedulable else self._unschedulable.discard)(node.name)
         self._set_flags(row, node.ready, generation)
@@ -450,7 +466,9 @@ class NodeTable:
             return
         holes &= (self.free == 0).all(axis=0)  # each pod takes one of `pods`
         holes[self._spare] = False
-        found = np.flatnonzero(holes).tolist()
+        if self.any_row >= 0:
+            holes[self.any_row] = False
+        found = true_places(holes).tolist()
         if found:
             self.membership += 1
             self._named_at[found] = self.last_rename = self.generation + 1

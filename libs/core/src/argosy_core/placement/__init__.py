@@ -2,7 +2,14 @@
 
 from argosy_core.placement.capacity_throttle import CapacityThrottle, ThrottleSettings, Word
 from argosy_core.placement.decision import CandidatePool, Decider, Decision, DecisionProfile, decide
-from argosy_core.placement.messages import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
+from argosy_core.placement.messages import (
+    CommitReply,
+    CommitRequest,
+    Placements,
+    PlaceReply,
+    SampleReply,
+    SampleRequest,
+)
 from argosy_core.placement.multibind import CommitOutcome, commit, release
 from argosy_core.placement.reasons import WaitReason
 from argosy_core.placement.sampling import NodeSampler, sample
@@ -21,6 +28,7 @@ __all__ = [
     "Decision",
     "DecisionProfile",
     "NodeSampler",
+    "PlaceReply",
     "Placements",
     "SampleReply",
     "SampleRequest",

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import find_begins
+from argosy_core.arrays import find_begins, true_places
 from argosy_core.errors import InvalidRequest, NotFound
 from argosy_core.framework import DECISION, CandidateCycle, Entries, Fault, Framework, Point
 from argosy_core.job.reading.classes import HostPort, SchedulingClass
@@ -123,6 +123,8 @@ class _Queue:
     """Where the candidate whose turn is next stands in the pool's keys."""
     end: int
     """Where the candidates of the class end."""
+    begin: int = 0
+    """Where they begin."""
     heap: list[tuple[int, int, int, int]] = field(default_factory=list)
     """(key now, key as sampled, entry, stamp of the entry when it was last known to fit)."""
 
@@ -232,7 +234,7 @@ class CandidatePool:
             scores -= lowest[rows]
         steps = np.rint(np.minimum(scores, _MAX_SCORE / _SCORE_STEPS) * _SCORE_STEPS).astype(np.int64)
         keys = (-steps << _TIE_BITS) | rng.integers(0, 1 << _TIE_BITS, len(steps))
-        order = np.argsort(keys) if keep is None else np.flatnonzero(keep)[np.argsort(keys[keep])]
+        order = np.argsort(keys) if keep is None else true_places(keep)[np.argsort(keys[keep])]
         order = order[np.argsort(rows[order], kind="stable")]
         self.keys, self.entries = keys[order].tolist(), entry[order].tolist()
         return self._split(rows[order])
@@ -263,7 +265,7 @@ class CandidatePool:
         entry = [reply.candidate + begin for begin, (_, _, reply) in zip(begins, self._answers, strict=True)]
         scores = np.concatenate([np.zeros(0), *(reply.score for _, _, reply in self._answers)])
         rows = self._rows(np.concatenate([np.zeros(0, np.int32), *class_ids]))
-        waits = np.flatnonzero(rows >= 0)
+        waits = true_places(rows >= 0)
         return (
             rows[waits],
             np.concatenate([np.zeros(0, np.int32), *entry]).astype(np.int32)[waits],
@@ -285,7 +287,7 @@ class CandidatePool:
         asked = [_pairs(amounts) for amounts in self._requests[used].tolist()]
         columns = (self._class_ids[used].tolist(), asked, begins.tolist(), ends.tolist())
         return {
-            class_id: _Queue(asked=pairs, ports=self._ports.get(class_id, ()), position=begin, end=end)
+            class_id: _Queue(asked=pairs, ports=self._ports.get(class_id, ()), position=begin, end=end, begin=begin)
             for class_id, pairs, begin, end in zip(*columns, strict=True)
         }
 
@@ -303,15 +305,28 @@ def _undefined(class_id: int) -> SchedulingClass:
 class Decider:
     """Chooses commit candidates run by run; what is given away is taken off the pool, so later runs see what is left.
 
+    The first candidate of each run is the best. Its further ones are nodes that have room left once all runs have their
+    first choices, each held for one run alone as long as there are enough, drawn at random and from the cluster of the
+    first one if it has some. Were they the next best, they would be the first choices of the runs behind it and of
+    other leaders: who loses its own node would take theirs, and so on.
+
     Args:
         pool: Candidates of the round.
         commit_candidate_count: m, at least 1.
-        rng: Orders candidates of equal score.
+        rng: Orders candidates of equal score, and draws further candidates.
+        takes_best: Further candidates are chosen with the first one, the next best, so that `chosen_last` has them all.
 
     Complexity: about 4 us a run for m = 3, plus about 1 us a candidate of the round.
     """
 
-    def __init__(self, pool: CandidatePool, commit_candidate_count: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        pool: CandidatePool,
+        commit_candidate_count: int,
+        rng: np.random.Generator,
+        *,
+        takes_best: bool = False,
+    ) -> None:
         """Start with no run decided.
 
         Raises:
@@ -322,8 +337,11 @@ class Decider:
         self._pool = pool
         self._count = commit_candidate_count
         self._rng = rng
-        self._chosen: list[int] = []
-        self._offset = [0]
+        self._takes_best = takes_best
+        self._chosen: list[list[int]] = []
+        """Entries of each run."""
+        self._lacking: list[tuple[int, int]] = []
+        """(run, its class) of those that are to get further candidates."""
         self._class_id = -1
         self._queue: _Queue | None = None
 
@@ -341,22 +359,90 @@ class Decider:
             self._class_id, self._queue = class_id, self._pool.queue(class_id, self._rng)
         if self._queue is None:
             return False
-        chosen = self._chosen
-        _choose(self._pool, self._queue, self._count, chosen, last_choice=last_choice, barred=barred)
-        if len(chosen) == self._offset[-1]:
+        chosen: list[int] = []
+        is_alone = not (self._takes_best or last_choice or barred)
+        count = 1 if is_alone else self._count
+        _choose(self._pool, self._queue, count, chosen, last_choice=last_choice, barred=barred)
+        if not chosen:
             return False
-        self._offset.append(len(chosen))
+        if is_alone and self._count > 1:
+            self._lacking.append((len(self._chosen), class_id))
+        self._chosen.append(chosen)
         return True
 
     def chosen_last(self) -> list[int]:
-        """Return the entries of the last run that was placed."""
-        return self._chosen[self._offset[-2] :]
+        """Return the entries of the last run that was placed, as far as they are chosen."""
+        return self._chosen[-1]
 
     def decision(self) -> Decision:
         """Return the candidates of the runs that have any, in the order in which they were placed."""
-        entries = np.array(self._chosen, np.int64)
-        pool = self._pool
-        return Decision(offset=np.array(self._offset, np.int32), cluster=pool.cluster[entries], node=pool.node[entries])
+        # All look before any takes, so that no class is without only since another one was asked about before it.
+        spares: dict[int, _Spares] = {}
+        for class_id in dict.fromkeys(class_id for _, class_id in self._lacking):
+            queue = self._pool.queue(class_id, self._rng)
+            assert queue is not None
+            spares[class_id] = _Spares(self._pool, queue, self._rng)
+        for run, class_id in self._lacking:
+            spares[class_id].add(self._chosen[run], self._count)
+        self._lacking.clear()
+        pool, sizes = self._pool, [len(entries) for entries in self._chosen]
+        entries = np.fromiter((entry for chosen in self._chosen for entry in chosen), np.int64, sum(sizes))
+        offset = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
+        return Decision(offset=offset, cluster=pool.cluster[entries], node=pool.node[entries])
+
+
+class _Spares:
+    """Candidates of one class that first choices leave room on, by cluster and in random order.
+
+    Args:
+        pool: Candidates of the round, all first choices taken off.
+        queue: Those of the class.
+        rng: Orders them.
+    """
+
+    def __init__(self, pool: CandidatePool, queue: _Queue, rng: np.random.Generator) -> None:
+        """Find them."""
+        self._pool = pool
+        self._queue = queue
+        self._clusters: dict[int, list[int]] = {}
+        entries = pool.entries[queue.begin : queue.end]
+        drawn = [entries[place] for place in rng.permutation(len(entries)).tolist()]
+        self._all = [entry for entry in drawn if pool.room.fits(entry, queue.asked, queue.ports)]
+        for entry, cluster in zip(self._all, pool.cluster[self._all].tolist(), strict=True):
+            self._clusters.setdefault(cluster, []).append(entry)
+        self._next = 0
+        self._rank = {entry: rank for rank, entry in enumerate(entries)}
+
+    def add(self, chosen: list[int], count: int) -> None:
+        """Give a run candidates until it has `count`, best first: its own, and then what others have as well."""
+        first = chosen[0]
+        own = int(self._pool.cluster[first])
+        self._take(own, chosen, count)
+        for cluster in list(self._clusters) if len(chosen) < count else ():
+            self._take(cluster, chosen, count)
+        for _ in range(len(self._all) if len(chosen) < count else 0):
+            entry = self._all[self._next]
+            self._next = (self._next + 1) % len(self._all)
+            if entry not in chosen:
+                chosen.append(entry)
+                if len(chosen) == count:
+                    break
+        chosen[1:] = sorted(chosen[1:], key=self._rank.__getitem__)
+
+    def _take(self, cluster: int, chosen: list[int], count: int) -> None:
+        """Give a run candidates of a cluster that nobody else gets."""
+        spare, room, queue = self._clusters.get(cluster, []), self._pool.room, self._queue
+        put_back = []
+        while spare and len(chosen) < count:
+            entry = spare.pop()
+            if entry in chosen:
+                put_back.append(entry)
+            elif room.fits(entry, queue.asked, queue.ports):
+                room.take(entry, queue.asked, queue.ports)
+                chosen.append(entry)
+        spare += put_back
+        if not spare:
+            self._clusters.pop(cluster, None)
 
 
 def decide(pool: CandidatePool, waiting: Int32s, commit_candidate_count: int, rng: np.random.Generator) -> Decision:

@@ -16,9 +16,9 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Int8s, Int32s, Int64s
-from argosy_core.framework import Cycle, Framework, PlacementBatch, Point
+from argosy_core.framework import COMMIT, Cycle, Framework, PlacementBatch, Point
 from argosy_core.gang import GangPlaces, SubGroup, Topology, place_gang
-from argosy_core.job.tables.members import Members
+from argosy_core.job.tables.members import Members, place_of
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeTable
 from argosy_core.placement.messages import SampleReply
@@ -36,6 +36,7 @@ _MOST_WAITING: Final = 10_000
 _MOST_HOPS_SCORE: Final = 100.0
 """Score of a gang all on one node; 0 with the most hops that the cluster knows."""
 _NO_NODES: Final = np.zeros(0, np.int32)
+_NOBODY: Final = Members.of([], [])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +65,12 @@ class GangPlacer:
     Args:
         ledger: The cluster's ledger.
         framework: Filters of the sampling profile, post-score and reserve functions.
+        checks: Check-conflicts functions of the commit profile; none if not given.
     """
 
-    def __init__(self, ledger: NodeLedger, framework: Framework) -> None:
+    def __init__(self, ledger: NodeLedger, framework: Framework, checks: Framework | None = None) -> None:
         """Start without gangs."""
+        self._checks = checks or Framework(kind=COMMIT)
         self._ledger = ledger
         self._framework = framework
         self._topology: tuple[int, Topology] | None = None
@@ -86,6 +89,11 @@ class GangPlacer:
     def clear(self) -> None:
         """Forget which gangs wait: a new leader asks for everything."""
         self._waiting.clear()
+
+    def rename(self, moved: Int32s) -> None:
+        """Take over another table of classes; see `WaitingClasses.rename`."""
+        self._waiting = {slot: None for slot in moved[list(self._waiting)].tolist() if slot >= 0}
+        self._when_empty.clear()
 
     # --- sampling -------------------------------------------------------------------------------------------------
 
@@ -168,28 +176,58 @@ class GangPlacer:
             self._when_empty[slot] = place_gang(self._tree(), empty.free, groups) is not None
         return self._when_empty[slot]
 
-    def could_hold(self, slot: int) -> Int32s:
-        """Return nodes that hold a gang if no runs are there, those that lack least; none if there are none.
+    def could_hold(self, slot: int, kept: Int32s = _NO_NODES, going: Members = _NOBODY) -> Int32s:
+        """Return a node for each pod of a gang's minimum if some runs were gone, or all; none if there is no room then.
 
-        What a node lacks is the largest share of it that runs must give back. Of the nodes in that order the fewest are
-        taken among which the gang fits.
+        If it fits once as few as may be of the first of those that may be stopped are gone, it is that; else where no
+        runs are, on nodes that lack least. What a node lacks is the largest share of it that runs must give back; of
+        the nodes in that order the fewest are taken among which the gang fits.
 
-        Complexity: as `place_gang`, times the logarithm of the nodes.
+        Args:
+            slot: The gang.
+            kept: Nodes that are kept for others.
+            going: Members that may be stopped for it, in order.
+
+        Complexity: as `place_gang`, times the logarithm of the nodes, and of those that may be stopped.
         """
+        cleared = self._when_gone(slot, kept, going) if len(going) else None
+        if cleared is not None:
+            return np.concatenate(cleared.nodes).astype(np.int32)
         table, empty = self._ledger.nodes, self._ledger.without_runs()
         lacking = (empty.free - table.free) / np.maximum(table.allocatable, 1)
-        order = np.argsort(lacking.max(axis=0, initial=0.0), kind="stable")
+        order = np.argsort(lacking.max(axis=0, initial=0.0), kind="stable").astype(np.int32)
+        order = order[~np.isin(order, kept)]
         groups, _ = self._groups(slot, empty, is_empty=True)
         found: GangPlaces | None = None
         low, high = 0, len(order)
         while low < high:
             middle = (low + high) // 2
-            places = place_gang(self._tree(), empty.free, _without(groups, order[middle + 1 :].astype(np.int32)))
+            avoided = np.concatenate([kept, order[middle + 1 :]]).astype(np.int32)
+            places = place_gang(self._tree(), empty.free, _without(groups, avoided))
             if places is None:
                 low = middle + 1
             else:
                 high, found = middle, places
-        return np.unique(np.concatenate(found.nodes)).astype(np.int32) if found is not None else _NO_NODES
+        return np.concatenate(found.nodes).astype(np.int32) if found is not None else _NO_NODES
+
+    def _when_gone(self, slot: int, kept: Int32s, going: Members) -> GangPlaces | None:
+        """Return where a gang fits once the fewest of some members are gone, in their order; None if nowhere."""
+
+        def place(count: int) -> GangPlaces | None:
+            gone = going[:count]
+            table = self._ledger.without_runs(gone)
+            groups = _without(self._groups(slot, table, gone=gone)[0], kept)
+            return place_gang(self._tree(), table.free, groups)
+
+        low, high, found = 0, len(going), place(len(going))
+        while found is not None and low < high:
+            middle = (low + high) // 2
+            places = place(middle)
+            if places is None:
+                low = middle + 1
+            else:
+                high, found = middle, places
+        return found
 
     def take_fitting(self) -> tuple[Int32s, Int64s]:
         """Return gangs that wait and fit by now, each told once: slots, and how many of each fit at least.
@@ -243,6 +281,9 @@ class GangPlacer:
                 self._ledger.claim(part, pool)
                 nodes[begin:end], outcomes[begin:end] = known, CommitOutcome.PLACED
                 continue
+            if self._is_addition(part, slot):
+                nodes[begin:end], outcomes[begin:end] = self._add(part, slot, avoided[begin], pool=pool)
+                continue
             kind = slot, avoided[begin].tobytes()
             if (known >= 0).any() or kind in full or not self._is_whole(part, slot):
                 continue
@@ -259,6 +300,56 @@ class GangPlacer:
         """Return whether all members that a gang has at least, and no others, are asked for."""
         return np.array_equal(members.member, np.arange(self._ledger.classes.gangs[slot].least_count))
 
+    def _is_addition(self, members: Members, slot: int) -> bool:
+        """Return whether members are to join others of their run: in places of lost ones, or beyond the least."""
+        return bool((members.member >= self._ledger.classes.gangs[slot].least_count).all())
+
+    def _add(self, members: Members, slot: int, avoided: Int32s, *, pool: int) -> tuple[Int32s, Int8s]:
+        """Place members near the others of their run, each by itself; the first that has no room ends it.
+
+        Raises nothing: a run of which nobody is here gets nobody.
+
+        Complexity: O(placements + levels x nodes) for each.
+        """
+        ledger, gang = self._ledger, self._ledger.classes.gangs[slot]
+        known = ledger.nodes_of(members)
+        outcomes = np.where(known >= 0, CommitOutcome.PLACED, CommitOutcome.CONFLICT).astype(np.int8)
+        ledger.claim(members[known >= 0], pool)
+        places = place_of(members.member)
+        for line in np.flatnonzero((known < 0) & (places < gang.members.size)).tolist():
+            peers, peer_nodes = ledger.members_of_run(members[line : line + 1])
+            if not len(peers):
+                break
+            group = gang.group_of(int(places[line]))
+            told = self._groups(slot, ledger.nodes)[0][group]
+            of_group = np.array([gang.group_of(place) == group for place in place_of(peers.member).tolist()])
+            near = self._near(_without([told], avoided)[0], peer_nodes[of_group])
+            if near is None:
+                break
+            outcomes[line], (known[line],) = self._keep_one(members[line : line + 1], gang.pods[group], near, pool=pool)
+            if outcomes[line] != CommitOutcome.PLACED:
+                break
+        return known, outcomes
+
+    def _near(self, group: SubGroup, peer_nodes: Int32s) -> int | None:
+        """Return the node for one more pod of a sub-group that is nearest to the others, None if none has room."""
+        tree, one = self._tree(), replace(group, minimum=1, maximum=1)
+        for level in range(tree.highest_level(group.max_hops) + 1):
+            near = group.eligible
+            if peer_nodes.size:
+                subtrees = tree.subtrees[level]
+                if (subtrees[peer_nodes] != subtrees[peer_nodes[0]]).any():
+                    continue
+                near = near & (subtrees == subtrees[peer_nodes[0]])
+            places = place_gang(tree, self._ledger.nodes.free, [replace(one, eligible=near)]) if near.any() else None
+            if places is not None:
+                return int(places.nodes[0][0])
+        return None
+
+    def _keep_one(self, member: Members, pod: np.int32, node: int, *, pool: int) -> tuple[CommitOutcome, Int32s]:
+        """Reserve one node for one member; return what became of it, and its node or -1."""
+        return self._keep(member, np.array([pod], np.int32), np.array([node], np.int32), pool=pool)
+
     def _is_asked_anew(self, slot: int) -> bool:
         """Return whether nodes are no more what they were for a gang after another was placed."""
         classes = self._ledger.classes
@@ -273,13 +364,20 @@ class GangPlacer:
         places = place_gang(self._tree(), ledger.nodes.free, groups)
         if places is None:
             return CommitOutcome.CONFLICT, nowhere
-        nodes, pods = np.concatenate(places.nodes), gang.members[: len(members)]
+        return self._keep(members, gang.members[: len(members)], np.concatenate(places.nodes), pool=pool)
+
+    def _keep(self, members: Members, pods: Int32s, nodes: Int32s, *, pool: int) -> tuple[CommitOutcome, Int32s]:
+        """Reserve nodes for members, all or nothing; return what became of it, and the node of each or -1."""
+        ledger, nowhere = self._ledger, np.full(len(members), -1, np.int32)
         lines = PlacementBatch(
             table=ledger.nodes, classes=ledger.classes, members=members, class_slots=pods, nodes=nodes
         )
         if self._framework.has(Point.POST_SCORE) and not self._framework.post_score(lines).all():
             return CommitOutcome.REFUSED, nowhere
         ledger.reserve(pods, nodes)
+        if self._checks.has(Point.CHECK_CONFLICTS) and not self._checks.check_conflicts(lines).all():
+            ledger.roll_back(pods, nodes)
+            return CommitOutcome.CONFLICT, nowhere
         if self._framework.has(Point.RESERVE):
             standing = self._framework.reserve(lines)
             if not standing.all():
@@ -291,11 +389,13 @@ class GangPlacer:
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
-    def _groups(self, slot: int, table: NodeTable, *, is_empty: bool = False) -> tuple[list[SubGroup], list[Cycle]]:
-        """Return the sub-groups of a gang as nodes are now, and the cycles of the filters."""
+    def _groups(
+        self, slot: int, table: NodeTable, *, is_empty: bool = False, gone: Members | None = None
+    ) -> tuple[list[SubGroup], list[Cycle]]:
+        """Return the sub-groups of a gang as nodes are now, or once members are gone, and the cycles of the filters."""
         classes, rows = self._ledger.classes, np.flatnonzero(self._ledger.nodes.usable())
         gang, groups, cycles = classes.gangs[slot], [], []
-        closed = self._ledger.occupied() if classes.whole[gang.pods].any() and not is_empty else None
+        closed = self._ledger.occupied(gone) if classes.whole[gang.pods].any() and not is_empty else None
         for pod, told in zip(gang.pods.tolist(), gang.groups, strict=True):
             cycle = Cycle(table, classes.batch(np.array([pod], np.int32)), rows[None, :])
             eligible = np.zeros(len(table), np.bool_)

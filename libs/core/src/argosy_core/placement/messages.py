@@ -14,7 +14,7 @@ import numpy as np
 from argosy_core.arrays import Bools, Float32s, Int8s, Int32s, Int64s
 from argosy_core.job.tables.members import Members
 
-__all__ = ["CommitReply", "CommitRequest", "Placements", "SampleReply", "SampleRequest"]
+__all__ = ["CommitReply", "CommitRequest", "PlaceReply", "Placements", "SampleReply", "SampleRequest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,14 @@ class SampleRequest:
     """Nodes to find and to answer beyond what Np and the waiting pods call for: as many may be a last choice."""
     for_promise: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     """c flags: of which classes the nodes are wanted that could hold a pod if nothing else ran there, or empty."""
+    kept: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    """Node indices that are kept for others: none of them is told of a gang in `for_promise`."""
+    going: Members = field(default_factory=lambda: Members.of([], []))
+    """Members of runs that may be stopped for the gang in `for_promise`, in the order in which they should be."""
+    node_score: str = ""
+    """Built-in score by which nodes are ranked instead of by the sampler's own; empty for those."""
+    is_delegated: bool = False
+    """Whether the cluster places by itself: classes are answered with one candidate, `ANY_NODE`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +62,8 @@ class SampleReply:
     incarnation: int
     """Incarnation of the sampler."""
     node: Int32s
-    """n node indices; -1 is the whole cluster, the one candidate of gangs that fit."""
+    """n node indices; -1 is the whole cluster, the one candidate of gangs that fit. That of `ANY_NODE` is the one
+    candidate of all others where the cluster is delegated."""
     free: Int64s
     """(n, r) free now."""
     offset: Int32s
@@ -92,7 +101,8 @@ class SampleReply:
     could_hold_offset: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     """c + 1 positions in `could_hold`; empty if the request asks for none."""
     could_hold: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-    """Positions in `node` of the nodes that could hold a pod if nothing else ran there, those that lack least first."""
+    """Positions in `node` of the nodes that could hold a pod if nothing else ran there, those that lack least first;
+    of a gang the node of each pod of its minimum, in the order of their numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +137,16 @@ class CommitReply:
     """n sampler node indices that were committed, or -1."""
     outcome: Int8s
     """n values of CommitOutcome: 1 placed, 2 conflict, 3 node unavailable, 4 unknown class."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceReply:
+    """Where a sampler placed members that its executor asked for, in the order of the request; n members."""
+
+    nodes: tuple[str, ...]
+    """n names of nodes; empty for those that are not placed."""
+    reasons: tuple[str, ...]
+    """n texts: why a member is returned, for people; empty for those that are placed, or not known (yet)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.errors import InvalidRequest
 from argosy_core.framework import Framework, PlacementBatch, Point
 from argosy_core.job.tables.members import Members
@@ -72,7 +73,7 @@ class _Batch:
         return first
 
 
-def commit(
+def commit(  # noqa: PLR0913 - one per column, and who is asked
     ledger: NodeLedger,
     members: Members,
     *,
@@ -80,6 +81,7 @@ def commit(
     offsets: Int32s,
     candidates: Int32s,
     framework: Framework | None = None,
+    checks: Framework | None = None,
     pool: int = 0,
 ) -> tuple[Int32s, npt.NDArray[np.int8]]:
     """Place members of runs, in the order given.
@@ -94,6 +96,7 @@ def commit(
         offsets: n + 1 positions in `candidates`, rising from 0 to its length.
         candidates: Rows of the node table, best first per run.
         framework: Post-score, reserve and unreserve functions; none if not given.
+        checks: Check-conflicts functions; none if not given.
         pool: Number of the pool whose leader commits.
 
     Returns:
@@ -111,7 +114,7 @@ def commit(
     class_slots = ledger.classes.slots(class_ids)
     outcomes[class_slots < 0] = CommitOutcome.UNKNOWN_CLASS
     outcomes[nodes >= 0] = CommitOutcome.PLACED
-    todo = np.flatnonzero((nodes < 0) & (class_slots >= 0))
+    todo = true_places((nodes < 0) & (class_slots >= 0))
     if len(todo):
         batch, unavailable = _usable_candidates(
             ledger, todo, members, class_slots, offsets=offsets, candidates=candidates
@@ -121,6 +124,8 @@ def commit(
             batch, refused = _accepted_candidates(ledger, batch, framework)
             outcomes[todo[refused]] = CommitOutcome.REFUSED
         chosen, kept = _place(ledger, batch)
+        if checks is not None and checks.has(Point.CHECK_CONFLICTS):
+            kept = _check(ledger, batch, chosen, kept, checks=checks)
         if framework is not None and framework.has(Point.RESERVE):
             standing = framework.reserve(_lines(ledger, batch.keys[kept], batch.class_slots[kept], chosen[kept]))
             undone, kept = kept[~standing], kept[standing]
@@ -143,7 +148,7 @@ def check_columns(members: Members, *, class_ids: Int32s, offsets: Int32s, candi
     """
     if not len(class_ids) == len(offsets) - 1 == len(members):
         raise InvalidRequest("the columns of the commit differ in length")
-    if offsets[0] != 0 or offsets[-1] != len(candidates) or (np.diff(offsets) < 0).any():
+    if offsets[0] != 0 or offsets[-1] != len(candidates) or has_true(np.diff(offsets) < 0):
         raise InvalidRequest("the offsets of the commit do not rise from 0 to the number of candidates")
 
 
@@ -151,6 +156,9 @@ def release(ledger: NodeLedger, keys: Members, framework: Framework, pool: int =
     """Let a pool's leader go of placements, as `NodeLedger.release`, and unreserve those of which no pod was seen."""
     if framework.has(Point.UNRESERVE):
         lost, class_slots, nodes = ledger.unseen(keys)
+        if ledger.nodes.any_row >= 0:  # nothing was reserved for what has no node yet
+            placed = nodes != ledger.nodes.any_row
+            lost, class_slots, nodes = lost[placed], class_slots[placed], nodes[placed]
         if len(lost):
             framework.unreserve(_lines(ledger, lost, class_slots, nodes))
     return ledger.release(keys, pool)
@@ -174,9 +182,9 @@ def _accepted_candidates(ledger: NodeLedger, batch: _Batch, framework: Framework
 
 def _answer_repeats(keys: Members, nodes: Int32s, outcomes: npt.NDArray[np.int8]) -> None:
     """Answer runs of unknown class that an earlier line of the same commit placed as another class."""
-    unknown = np.flatnonzero(outcomes == CommitOutcome.UNKNOWN_CLASS)
+    unknown = true_places(outcomes == CommitOutcome.UNKNOWN_CLASS)
     for position in unknown.tolist():
-        earlier = np.flatnonzero((keys[:position].equal(keys[position : position + 1])) & (nodes[:position] >= 0))
+        earlier = true_places((keys[:position].equal(keys[position : position + 1])) & (nodes[:position] >= 0))
         if len(earlier):
             nodes[position] = nodes[earlier[0]]
             outcomes[position] = CommitOutcome.PLACED
@@ -213,16 +221,57 @@ def _place(ledger: NodeLedger, batch: _Batch) -> tuple[Int32s, Int64s]:
         # A run named twice: the second time it answers what the first time gave, so nothing can be done together.
         contended = np.ones(len(first), np.bool_)
     else:
-        placed = np.flatnonzero(first >= 0)
+        placed = true_places(first >= 0)
         ledger.reserve(batch.class_slots[placed], first[placed])
         contended = _contended(ledger, batch, first)
-        undone = np.flatnonzero(contended & (first >= 0))
+        undone = true_places(contended & (first >= 0))
         ledger.roll_back(batch.class_slots[undone], first[undone])
-    kept = np.flatnonzero(~contended & (first >= 0))
+    kept = true_places(~contended & (first >= 0))
     chosen = np.where(contended, np.int32(-1), first)
-    if contended.any():
-        kept = np.concatenate([kept, _place_in_order(ledger, batch, np.flatnonzero(contended), chosen)])
+    if has_true(contended):
+        kept = np.concatenate([kept, _place_in_order(ledger, batch, true_places(contended), chosen)])
     return chosen, kept
+
+
+def _check(ledger: NodeLedger, batch: _Batch, chosen: Int32s, kept: Int64s, *, checks: Framework) -> Int64s:
+    """Ask for conflicts of what is reserved; return which runs hold a reservation at last.
+
+    All are asked about together; those that conflict so are placed again one by one, in order, each on the first
+    candidate from the one it was on that holds it and that it bears. Writes the nodes of all into `chosen`.
+
+    Complexity: as one call of the functions, and one more for each candidate of a run that conflicts.
+    """
+    borne = checks.check_conflicts(_lines(ledger, batch.keys[kept], batch.class_slots[kept], chosen[kept]))
+    if borne.all():
+        return kept
+    undone = np.sort(kept[~borne])
+    ledger.roll_back(batch.class_slots[undone], chosen[undone])
+    standing = kept[borne].tolist()
+    for run in undone.tolist():
+        candidates = batch.candidate[batch.offset[run] : batch.offset[run + 1]]
+        first = int(true_places(candidates == chosen[run])[0])
+        chosen[run] = _place_alone(ledger, batch, run, candidates[first:], checks=checks)
+        if chosen[run] >= 0:
+            standing.append(run)
+    found = np.array(sorted(standing), np.int64)
+    for run in np.setdiff1d(true_places(chosen >= 0), found).tolist():  # named twice
+        same = found[batch.keys[found].equal(batch.keys[np.full(found.size, run)])]
+        chosen[run] = chosen[same[0]] if same.size else -1
+    return found
+
+
+def _place_alone(ledger: NodeLedger, batch: _Batch, run: int, candidates: Int32s, *, checks: Framework) -> int:
+    """Reserve for one run on the first candidate that holds it and that it bears; return the node, -1 for none."""
+    key, slot = batch.keys[run : run + 1], batch.class_slots[run : run + 1]
+    for candidate in candidates.tolist():
+        node = np.array([candidate], np.int32)
+        alone = _Batch(keys=key, class_slots=slot, offset=np.array([0, 1]), candidate=node, run=np.zeros(1, np.int64))
+        if _place(ledger, alone)[0][0] < 0:
+            continue
+        if checks.check_conflicts(_lines(ledger, key, slot, node)).all():
+            return int(candidate)
+        ledger.roll_back(slot, node)
+    return -1
 
 
 def _contended(ledger: NodeLedger, batch: _Batch, first: Int32s) -> Bools:
@@ -230,18 +279,18 @@ def _contended(ledger: NodeLedger, batch: _Batch, first: Int32s) -> Bools:
     nodes = ledger.nodes
     has = first >= 0
     contended = np.zeros(len(first), np.bool_)
-    if not has.any():
+    if not has_true(has):
         return contended
-    if not ledger.classes.port[batch.class_slots].any() and not (nodes.free[:, first[has]] < 0).any():
+    if not has_true(ledger.classes.port[batch.class_slots]) and not has_true(nodes.free[:, first[has]] < 0):
         return contended
     unsettled: Bools = np.asarray(np.any(nodes.free < 0, axis=0))
     # Ports are not summed up: runs with host ports go one by one, and so do those that stand where they may come.
-    with_ports = np.flatnonzero(ledger.classes.port[batch.class_slots[batch.run]])
+    with_ports = true_places(ledger.classes.port[batch.class_slots[batch.run]])
     unsettled[batch.candidate[with_ports]] = True
     while True:
         moving = has & unsettled[first]
         added = moving & ~contended
-        if not added.any():
+        if not has_true(added):
             return contended
         contended |= added
         may_come = moving[batch.run] & (batch.candidate != first[batch.run])

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import true_places
 from argosy_core.framework import ClassTable
 from argosy_core.nodes import NodeTable
 
@@ -105,7 +106,7 @@ class Needs:
         Complexity: one comparison a class; O(n) for classes of which more pods wait than nodes were found.
         """
         lacking: Bools = self._wanted[positions] > found  # a node that was found holds one at least
-        for_many = np.flatnonzero(lacking)
+        for_many = true_places(lacking)
         if for_many.size:
             rooms = self._count_room(positions[for_many], ranks[for_many])
             lacking[for_many] = rooms.sum(axis=1) < self._wanted[positions[for_many]]
@@ -120,7 +121,7 @@ class Needs:
         """
         limits = self._limits[positions]
         wanted = self._wanted[positions]
-        many = np.flatnonzero(wanted > limits)
+        many = true_places(wanted > limits)
         if many.size:
             best_first = np.sort(ranks[many], axis=1)[:, ::-1]
             held = np.cumsum(self._count_room(positions[many], best_first), axis=1)

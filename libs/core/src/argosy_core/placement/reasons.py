@@ -43,3 +43,5 @@ class WaitReason(IntEnum):
     """Its last run failed; it is tried again when its back-off is over."""
     RATE = 15
     """Its queue has begun as many jobs lately as its lease rate lets it."""
+    RETURNED = 16
+    """Clusters that place by themselves gave it back, since none of their nodes holds it."""

@@ -18,20 +18,23 @@ from typing import Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework import Cycle, Fault, Framework
+from argosy_core.framework import COMMIT, Cycle, Fault, Framework
 from argosy_core.framework.cycle import Gather
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement.circle import Circle
+from argosy_core.placement.delegated import ClusterPlacer
 from argosy_core.placement.explained import ExplainedClasses
 from argosy_core.placement.gangs import GangPlacer
-from argosy_core.placement.messages import SampleReply, SampleRequest
+from argosy_core.placement.messages import PlaceReply, SampleReply, SampleRequest
 from argosy_core.placement.needs import NODE_BITS, Needs, nodes_of
 from argosy_core.placement.reasons import WaitReason
 from argosy_core.placement.scarcity import ScarcityMemory
 from argosy_core.placement.strategies import Strategy, strategy_of
 from argosy_core.placement.waiting import ANY_KIND, WaitingClasses
-from argosy_core.plugins import build_framework
+from argosy_core.plugins import PACKING_SCORES, SCORES, build_framework
 
 __all__ = ["NodeSampler", "sample"]
 
@@ -77,21 +80,36 @@ class NodeSampler:
         ledger: The cluster's ledger; define the classes there first.
         framework: Filters and scores of the sampling profile; by default all filters and `least-allocated`.
         incarnation: Told with each answer, since rows of the node table mean nothing to another ledger.
+        checks: The commit profile: what may find conflicts; nothing but the ledger by default.
     """
 
-    def __init__(self, ledger: NodeLedger, framework: Framework | None = None, *, incarnation: int = 0) -> None:
+    def __init__(
+        self,
+        ledger: NodeLedger,
+        framework: Framework | None = None,
+        *,
+        incarnation: int = 0,
+        checks: Framework | None = None,
+    ) -> None:
         """Start with an empty memory."""
         self.ledger = ledger
         self.incarnation = incarnation
         self.framework = framework or build_framework()
+        self.checks = checks or Framework(kind=COMMIT)
         self._strategies: dict[str, Strategy] = {}
         self._memory = ScarcityMemory()
         self._waiting = WaitingClasses(ledger, self.framework)
+        self._node_score = ""
+        """Score by which the present request wants nodes to be ranked."""
         self._faults: dict[int, Fault] = {}
         """Slot -> what kept the class from being judged in this request."""
         self._explained = ExplainedClasses(ledger, self.framework)
-        self.gangs = GangPlacer(ledger, self.framework)
+        self.gangs = GangPlacer(ledger, self.framework, self.checks)
         """Answers and places gangs."""
+        self._classes = ledger.classes
+        """The table that slots are of in what is remembered."""
+        self.whole = ClusterPlacer(ledger, self.framework, self._explain_now, checks=self.checks)
+        """Answers and places what is leased to the cluster as a whole."""
         # The C library gives freed blocks of this size back to the system until a larger one was freed once; faulting
         # them in again would cost half as much as all the arithmetic.
         np.empty(_LARGE_BLOCK)
@@ -117,13 +135,17 @@ class NodeSampler:
         nodes that changed.
         """
         self._check(request)
+        self._follow_classes()
+        self._node_score = request.node_score
         findings = _Findings(len(request.class_ids))
         self._faults.clear()
         asked = slots = self.ledger.classes.slots(request.class_ids)
         if self.ledger.classes.gangs:
             slots = np.where(self.ledger.classes.are_gangs(asked), np.int32(-1), asked)
         live_count = len(self.ledger.nodes.live())
-        required = max(1, ceil(request.nodes_to_sample_ratio * live_count - _ROUNDING)) + request.extra_count
+        # Who packs must see the nodes that are in use, wherever they are.
+        ratio = 1.0 if self.packs else request.nodes_to_sample_ratio
+        required = max(1, ceil(ratio * live_count - _ROUNDING)) + request.extra_count
         needs = Needs(
             self.ledger.nodes,
             self.ledger.classes,
@@ -133,7 +155,7 @@ class NodeSampler:
             spare=request.spare_count + request.extra_count,
         )
         full = request.complete.astype(np.bool_)
-        todo = np.flatnonzero(slots >= 0)
+        todo = true_places(slots >= 0)
         if live_count:
             enough = max(required, min(4 * required, _MAX_SCARCE))
             todo = self._look_where_scarce(todo, slots, needs, enough=enough, findings=findings, rng=rng)
@@ -145,9 +167,29 @@ class NodeSampler:
         else:
             findings.complete[todo], findings.lacking[todo] = 1, True
         reply = self._reply(request, slots, findings, should_stop)
+        if request.is_delegated:
+            reply, short = self.whole.answer(reply, slots, request.wanted)
+            self._waiting.note(slots[short], np.ones(int(short.sum()), np.bool_))
         if slots is asked:
             return reply
         return self.gangs.answer(reply, asked, self._waiting.kinds_when_empty, should_stop)
+
+    def place(self, members: Members) -> PlaceReply:
+        """Choose nodes for members that are leased to the cluster; classes that are returned wait for news from now on.
+
+        See `ClusterPlacer.place`.
+        """
+        self._follow_classes()
+        reply = self.whole.place(members)
+        slots, self.whole.returned = np.array(self.whole.returned, np.int32), []
+        self._waiting.note(slots, np.ones(slots.size, np.bool_))
+        return reply
+
+    def _explain_now(self, slots: Int32s) -> tuple[str, ...]:
+        """Return which nodes come closest to holding classes now, and what they lack."""
+        positions, asked = np.arange(slots.size), np.ones(slots.size, np.bool_)
+        misses: tuple[str, ...] = self._explained.explain(positions, slots, asked, lambda: False)[1]
+        return misses
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -179,7 +221,7 @@ class NodeSampler:
                 findings.complete[part] = 1
                 findings.lacking[part] = needs.are_lacking(part, ranks, eligible)
                 self.note_scarce(part, slots, ranks, enough=enough, generation=generation)
-                crowded = needs.node_count > ranks.shape[1]
+                crowded = needs.node_count > ranks.shape[1] and not self.packs
                 _keep_best(findings, part, ranks, needs.limit_nodes(part, ranks), rng=rng if crowded else None)
         return np.asarray(todo[findings.examined[todo] == 0])
 
@@ -241,7 +283,7 @@ class NodeSampler:
         if 2 * most < cycle.shape[1]:
             cycle = cycle.narrowed(most)
             alive = cycle.alive
-        scores = self.framework.score(cycle)
+        scores = SCORES[self._node_score](cycle) if self._node_score else self.framework.score(cycle)
         scores *= _SCORE_STEPS
         scores += _ZERO_SCORE
         np.clip(scores, 0, _MAX_SCORE, out=scores)
@@ -255,6 +297,11 @@ class NodeSampler:
         return ranks, eligible
 
     # --- news ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def packs(self) -> bool:
+        """Whether the present request wants all classes on the same nodes, as long as these have room."""
+        return self._node_score in PACKING_SCORES
 
     @property
     def waiting_count(self) -> int:
@@ -272,11 +319,24 @@ class NodeSampler:
         Returns:
             k class ids, and how many pods of each fit on the nodes that rose.
         """
+        self._follow_classes()
         slots, room = self._waiting.take_fitting()
         if self.gangs.waiting_count:
             of_gangs = self.gangs.take_fitting()
             slots, room = np.append(slots, of_gangs[0]), np.append(room, of_gangs[1])
         return self.ledger.classes.class_id[slots], room
+
+    def _follow_classes(self) -> None:
+        """Let what is remembered mean the slots of the ledger's table of classes, if another has taken its place."""
+        classes, before = self.ledger.classes, self._classes
+        if classes is before:
+            return
+        self._classes = classes
+        moved = np.where(before.class_id >= 0, classes.slots(before.class_id), np.int32(-1))
+        self._memory = ScarcityMemory()
+        self._explained = ExplainedClasses(self.ledger, self.framework)
+        self._waiting.rename(moved)
+        self.gangs.rename(moved)
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
@@ -288,6 +348,8 @@ class NodeSampler:
             raise InvalidRequest("the columns of the sampling request differ in length")
         if request.extra_count < 0:
             raise InvalidRequest(f"extra_count is {request.extra_count}, but must be 0 or more")
+        if request.node_score and request.node_score not in SCORES:
+            raise InvalidRequest(f"node_score is {request.node_score!r}, but must be one of {', '.join(SCORES)}")
         if not 0 <= request.nodes_to_sample_ratio <= 1:
             raise InvalidRequest(f"nodes_to_sample_ratio is {request.nodes_to_sample_ratio}, not between 0 and 1")
         if len(self.ledger.nodes) >= 1 << NODE_BITS:
@@ -305,7 +367,7 @@ class NodeSampler:
         place[rows] = 1
         could_hold, could_hold_offset = self._could_hold(request, slots)
         place[could_hold] = 1
-        nodes = np.flatnonzero(place).astype(np.int32)
+        nodes = true_places(place).astype(np.int32)
         place[nodes] = np.arange(len(nodes), dtype=np.int32)
         columns = [table.axis.names.index(name) if name in table.axis.names else -1 for name in request.resources]
         free = np.zeros((len(nodes), len(columns)), np.int64)
@@ -319,7 +381,7 @@ class NodeSampler:
         findings.complete[faulty] &= lengths[faulty] > 0  # a class that could not be judged is not known to fit nowhere
         kinds = np.full(len(slots), ANY_KIND, np.int64)
         reason, texts, retry_after_s = self._reasons(slots, findings, lengths == 0, kinds)
-        nowhere = np.flatnonzero((findings.complete > 0) & (lengths == 0))
+        nowhere = true_places((findings.complete > 0) & (lengths == 0))
         rejection, misses = self._explained.explain(nowhere, slots, request.complete.astype(np.bool_), should_stop)
         return SampleReply(
             incarnation=self.incarnation,
@@ -339,14 +401,14 @@ class NodeSampler:
             reason=reason,
             texts=texts,
             retry_after_s=retry_after_s,
-            node_kinds=kinds if (kinds != ANY_KIND).any() else _NO_RANKS,
+            node_kinds=kinds if has_true(kinds != ANY_KIND) else _NO_RANKS,
             could_hold_offset=could_hold_offset,
             could_hold=place[could_hold],
         )
 
     def _could_hold(self, request: SampleRequest, slots: Int32s) -> tuple[Int32s, Int32s]:
         """Return the nodes that could hold classes if nothing else ran there, where asked, and their offsets."""
-        if not request.for_promise.any():
+        if not has_true(request.for_promise):
             return _NO_NODES, _NO_NODES
         is_wanted = request.for_promise.astype(np.bool_)
         wanted = is_wanted & (slots >= 0)
@@ -356,7 +418,7 @@ class NodeSampler:
             singles, wanted = iter(found), is_wanted & (slots >= 0)
             gangs = self.ledger.classes.are_gangs(slots[wanted]).tolist()
             found = [
-                self.gangs.could_hold(slot) if is_gang else next(singles)
+                self.gangs.could_hold(slot, request.kept, request.going) if is_gang else next(singles)
                 for slot, is_gang in zip(slots[wanted].tolist(), gangs, strict=True)
             ]
         counts = np.zeros(len(slots) + 1, np.int32)
@@ -373,7 +435,7 @@ class NodeSampler:
         reason = np.zeros(len(slots), np.int8)
         short = (findings.complete > 0) & findings.lacking & (slots >= 0)
         reason[short] = WaitReason.NO_ROOM
-        nowhere = np.flatnonzero(short & empty)
+        nowhere = true_places(short & empty)
         if nowhere.size:
             kinds[nowhere] = self._waiting.kinds_when_empty(slots[nowhere])
             reason[nowhere[kinds[nowhere] == 0]] = WaitReason.MISMATCH
@@ -381,7 +443,7 @@ class NodeSampler:
         retry_after_s = np.zeros(len(slots) if self._faults else 0, np.float32)
         if self._faults:
             texts = [""] * len(slots)
-            for position in np.flatnonzero(empty).tolist():
+            for position in true_places(empty).tolist():
                 fault = self._faults.get(int(slots[position]))
                 if fault is not None:
                     reason[position] = WaitReason.PLUGIN if fault.is_objection else WaitReason.FAULT
@@ -455,7 +517,7 @@ class _Looks:
             findings.lacking[positions] = lacking
             going = (found < required) | lacking
             ended = going & (seen >= size)
-            if ended.any():
+            if has_true(ended):
                 findings.complete[positions[ended]] = 1
                 sampler.note_scarce(positions[ended], slots, best[ended], enough=self._enough, generation=generation)
             done = ~going | ended if seen < size and not self._should_stop() else np.ones(len(positions), np.bool_)
@@ -470,7 +532,8 @@ class _Looks:
         """Keep the best of what classes found when they had seen a share of the nodes."""
         if len(positions):
             eligible_count = float(self._findings.eligible[positions].mean()) / seen_ratio
-            rng = self._rng if self._needs.node_count > eligible_count else None
+            is_crowded = self._needs.node_count > eligible_count and not self._sampler.packs
+            rng = self._rng if is_crowded else None
             _keep_best(self._findings, positions, ranks, self._needs.limit_nodes(positions, ranks), rng=rng)
 
 

@@ -15,15 +15,22 @@ from itertools import pairwise
 
 import numpy as np
 
-from argosy_core.arrays import Int8s, Int32s
-from argosy_core.errors import NotAllowedNow, StateConflict
+from argosy_core.arrays import Int8s, Int32s, has_true, true_places
+from argosy_core.errors import InvalidRequest, NotAllowedNow, StateConflict
 from argosy_core.framework import PlacementBatch, Point
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.tables.members import Members
 from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.ledger import NodeLedger
 from argosy_core.ledger.records import ListOutcome
-from argosy_core.placement.messages import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
+from argosy_core.placement.messages import (
+    CommitReply,
+    CommitRequest,
+    Placements,
+    PlaceReply,
+    SampleReply,
+    SampleRequest,
+)
 from argosy_core.placement.multibind import check_columns, commit, release
 from argosy_core.placement.sampling import NodeSampler
 
@@ -53,14 +60,20 @@ class SamplerSession:
         self._pool = pool
         self._told_whole = b""
         self._parts: list[Placements] = []
+        self._told_classes: set[int] = set()
+        """Classes that were told on this stream before the list was whole."""
         self._sampled_at = 0
         """Generation of the node table that the last answer was about: a round commits to what it was answered."""
+        self._placed = Members.of([], [])
+        """Members that were leased to the cluster, and of whose nodes the leader is to be told."""
 
     def begin(self) -> None:
         """Begin a new stream: a list must come before anything is answered."""
         self.ready = False
         self._told_whole = b""
         self._parts.clear()
+        self._told_classes.clear()
+        self._placed = Members.of([], [])
         self.sampler.start_over()
 
     def check_epoch(self, epoch: int) -> None:
@@ -87,7 +100,13 @@ class SamplerSession:
     def define(self, classes: Iterable[tuple[int, SchedulingClass]]) -> None:
         """Make classes known."""
         for class_id, definition in classes:
-            self.ledger.define_class(class_id, definition)
+            self.ledger.define_class(class_id, definition, self._pool)
+            if not self.ready:
+                self._told_classes.add(class_id)
+
+    def forget(self, class_ids: Iterable[int]) -> None:
+        """Let classes leave in time that the leader has dropped; it tells them again before it names them."""
+        self.ledger.forget_classes(class_ids, self._pool)
 
     def take_placements(self, part: Placements, *, is_last: bool) -> ListOutcome | None:
         """Take a part of the full list; with the last one the list is taken in, and requests are answered from now on.
@@ -105,6 +124,7 @@ class SamplerSession:
         keys = Members.concatenate([part.members for part in parts])
         class_ids = np.concatenate([part.class_ids for part in parts])
         nodes = np.concatenate([self._rows(part) for part in parts])
+        on_any = keys[nodes == self.ledger.nodes.any_row] if self.ledger.nodes.any_row >= 0 else keys[:0]
         outcome = self.ledger.take_list(keys, class_ids, nodes, self._pool)
         if self._framework.has(Point.EVENT):
             slots = self.ledger.classes.slots(class_ids)
@@ -116,7 +136,11 @@ class SamplerSession:
                 nodes=nodes,
             )
             self._framework.notify(batch)
+        self._placed = on_any  # those that have nodes: the leader may not have been told which
         self.ready = True
+        # Of what this leader, or another before it, has told on other streams it knows nothing.
+        self.ledger.keep_classes(self._told_classes, self._pool)
+        self._told_classes.clear()
         return outcome
 
     def _rows(self, part: Placements) -> Int32s:
@@ -163,7 +187,7 @@ class SamplerSession:
         check_columns(request.members, class_ids=request.class_ids, offsets=offset, candidates=candidate)
         slots = self.ledger.classes.slots(request.class_ids)
         of_gangs = self.ledger.classes.are_gangs(slots)
-        bounds = [0, *(np.flatnonzero(np.diff(of_gangs)) + 1).tolist(), len(slots)]
+        bounds = [0, *(true_places(np.diff(of_gangs)) + 1).tolist(), len(slots)]
         parts = []
         for begin, end in pairwise(bounds):
             some = slice(begin, end)
@@ -180,6 +204,12 @@ class SamplerSession:
         return np.concatenate(nodes), np.concatenate(outcomes)
 
     def _commit_members(self, request: CommitRequest) -> tuple[Int32s, Int8s]:
+        any_row = self.ledger.nodes.any_row
+        if any_row >= 0 and has_true(request.candidate == any_row):
+            check_columns(
+                request.members, class_ids=request.class_ids, offsets=request.offset, candidates=request.candidate
+            )
+            return self.sampler.whole.admit(request, self._pool)
         return commit(
             self.ledger,
             request.members,
@@ -187,12 +217,42 @@ class SamplerSession:
             offsets=request.offset,
             candidates=request.candidate,
             framework=self._framework,
+            checks=self.sampler.checks,
             pool=self._pool,
         )
 
     def _commit_gangs(self, request: CommitRequest, slots: Int32s) -> tuple[Int32s, Int8s]:
         avoided = np.split(request.candidate, request.offset[1:-1])
         return self.sampler.gangs.commit(request.members, slots, avoided, self._pool)
+
+    def place(self, members: Members) -> PlaceReply:
+        """Choose the nodes of members that are leased to the cluster, as its executor asks; see `ClusterPlacer.place`.
+
+        The leader is to be told of it, see `take_placed`, also of what had a node before.
+
+        Raises:
+            NotAllowedNow: The full list of placements has not come.
+            InvalidRequest: A member stands twice.
+        """
+        if not self.ready:
+            raise NotAllowedNow("the full list of placements must come before requests")
+        if not members.are_distinct():
+            raise InvalidRequest("a request to place names a member of a run twice")
+        reply = self.sampler.place(members)
+        self._placed = Members.concatenate([self._placed, members]).distinct()
+        return reply
+
+    def take_placed(self) -> tuple[Members, tuple[str, ...]]:
+        """Return members that were leased to the cluster and their nodes, each time of those that were asked for since.
+
+        Complexity: O(members) in NumPy, nothing while there are none.
+        """
+        placed, self._placed = self._placed, Members.of([], [])
+        if not len(placed):
+            return placed, ()
+        nodes = self.ledger.nodes_of(placed)
+        has = (nodes >= 0) & (nodes != self.ledger.nodes.any_row)
+        return placed[has], tuple(self.ledger.nodes.names[row] for row in nodes[has].tolist())
 
     def take_whole_nodes(self, *, anew: bool = False) -> HeldAmounts | None:
         """Return what members on nodes of their own hold, if that changed since it was told last.

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.framework import Cycle, Framework
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes.groups import NodeGroup
@@ -94,6 +95,17 @@ class WaitingClasses:
         self._waiting.clear()
         self._turned_away.clear()
 
+    def rename(self, moved: Int32s) -> None:
+        """Take over another table of classes.
+
+        Args:
+            moved: Slot there by slot in the table before, -1 for a class that left.
+        """
+        self._waiting = {slot: None for slot in moved[list(self._waiting)].tolist() if slot >= 0}
+        turned_away = zip(moved[list(self._turned_away)].tolist(), self._turned_away.values(), strict=True)
+        self._turned_away = {slot: plugin for slot, plugin in turned_away if slot >= 0}
+        self._fits_empty.clear()
+
     def kinds_when_empty(self, slots: Int32s) -> Int64s:
         """Return which kinds of nodes a pod of each class fits if nothing else runs there, a bit each.
 
@@ -108,7 +120,7 @@ class WaitingClasses:
             self._fits_empty.clear()
             self._described = table.generation
         todo = np.array([slot for slot in slots.tolist() if slot not in self._fits_empty], np.int32)
-        rows, empty = np.flatnonzero(table.usable())[None, :], table.emptied()
+        rows, empty = true_places(table.usable())[None, :], table.emptied()
         bits = self._kind_bits(rows[0]) if todo.size else np.zeros(0, np.int64)
         step = max(1, _BLOCK // max(1, rows.size))
         for begin in range(0, todo.size, step):
@@ -132,7 +144,7 @@ class WaitingClasses:
         Complexity: O(classes x nodes).
         """
         table, framework = self._ledger.nodes, self._framework
-        rows, empty = np.flatnonzero(table.usable()), table.emptied()
+        rows, empty = true_places(table.usable()), table.emptied()
         found: list[Int32s] = []
         for slot in slots.tolist():
             one = np.array([slot], np.int32)
@@ -141,7 +153,7 @@ class WaitingClasses:
             framework.pre_filter(cycle)
             fitting = rows[framework.filter(cycle)[0]] if slot not in cycle.faults else rows[:0]
             demand = batch.demands[0]
-            asked = np.flatnonzero(demand)
+            asked = true_places(demand)
             missing = np.maximum(demand[asked, None] - table.free[np.ix_(asked, fitting)], 0)
             share = (missing / np.maximum(table.allocatable[np.ix_(asked, fitting)], 1)).max(axis=0, initial=0.0)
             found.append(fitting[np.argsort(share, kind="stable")[:_MOST_FOR_PROMISE]].astype(np.int32))
@@ -186,6 +198,9 @@ class WaitingClasses:
         if not self._waiting or table.last_rise <= self._tried:
             return nothing
         rows = table.risen_since(self._tried)
+        if table.any_row >= 0 and has_true(rows == table.any_row):
+            # What was leased to the cluster and is placed nowhere any more leaves room on every node.
+            rows = table.live()
         rows = rows[table.usable()[rows]]
         self._tried = table.generation
         if not rows.size:

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.framework import ClassTable, Cycle
 from argosy_core.job.reading.classes import Toleration
 from argosy_core.nodes import NodeFlag, NodeGroup, Taint
@@ -40,7 +41,7 @@ def node_ready(cycle: Cycle) -> Bools:
 def resources(cycle: Cycle) -> Bools | None:
     """Filter `resources`: of each resource that the pod asks for, as much is free."""
     passed: Bools | None = None
-    for column in np.flatnonzero(cycle.pods.needed).tolist():
+    for column in true_places(cycle.pods.needed).tolist():
         enough = cycle.free(column) >= cycle.pods.demands[:, column, None]
         passed = enough if passed is None else np.logical_and(passed, enough, out=passed)
     return passed
@@ -49,7 +50,7 @@ def resources(cycle: Cycle) -> Bools | None:
 def host_ports(cycle: Cycle) -> Bools | None:
     """Filter `host-ports`: no port of the pod clashes with one that another pod on the node holds."""
     pods = cycle.pods
-    if not pods.port.any():
+    if not has_true(pods.port):
         return None
     passed = np.ones(cycle.shape, np.bool_)
     nodes = np.broadcast_to(cycle.nodes, cycle.shape)
@@ -119,7 +120,7 @@ class PlatformFilter:
     def __call__(self, cycle: Cycle) -> Bools | None:
         """Return (k, n): which nodes have a platform that the pod accepts; None if no pod minds."""
         pods = cycle.pods
-        if not pods.platform.any():
+        if not has_true(pods.platform):
             return None
         if self._classes is not pods.table:
             self._classes = pods.table

@@ -18,19 +18,37 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework import BINDING, DECISION, CandidateCycle, Cycle, Framework, Point, ProfileKind, Registration
+from argosy_core.framework import (
+    BINDING,
+    COMMIT,
+    DECISION,
+    CandidateCycle,
+    Cycle,
+    Framework,
+    Point,
+    ProfileKind,
+    Registration,
+)
 from argosy_core.plugins.filters import PlatformFilter, TaintFilter, host_ports, node_ready, resources
-from argosy_core.plugins.scores import least_allocated, lost_opportunity, most_allocated, spread_over_clusters
+from argosy_core.plugins.scores import (
+    fewest_nodes,
+    least_allocated,
+    lost_opportunity,
+    most_allocated,
+    spread_over_clusters,
+)
 from argosy_core.plugins.selection import NodeSelectorFilter
 
 __all__ = [
     "DECISION_SCORES",
     "DEFAULT_PROFILE",
     "FILTERS",
+    "PACKING_SCORES",
     "SCORES",
     "Profile",
     "binding_framework",
     "build_framework",
+    "commit_framework",
     "decision_framework",
     "registrations",
 ]
@@ -49,8 +67,12 @@ SCORES: Final[Mapping[str, Callable[[Cycle], npt.NDArray[np.float64]]]] = {
     "least-allocated": least_allocated,
     "most-allocated": most_allocated,
     "lost-opportunity": lost_opportunity,
+    "fewest-nodes": fewest_nodes,
 }
 """Scores by name."""
+
+PACKING_SCORES: Final = frozenset({"most-allocated", "lost-opportunity", "fewest-nodes"})
+"""Scores that are higher the fuller a node is, so that nodes fill one after the other."""
 
 DECISION_SCORES: Final[Mapping[str, Callable[[CandidateCycle], npt.NDArray[np.float64]]]] = {
     "spread-over-clusters": spread_over_clusters,
@@ -115,6 +137,18 @@ def decision_framework(
     return framework
 
 
+def commit_framework(plugins: Mapping[str, object] | None = None) -> Framework:
+    """Return the framework of the commit profile.
+
+    Args:
+        plugins: Plugin objects by name, in the order in which they are called.
+
+    Raises:
+        InvalidRequest: As `build_framework`.
+    """
+    return _framework_of(COMMIT, plugins)
+
+
 def binding_framework(plugins: Mapping[str, object] | None = None) -> Framework:
     """Return the framework of an executor.
 
@@ -124,9 +158,14 @@ def binding_framework(plugins: Mapping[str, object] | None = None) -> Framework:
     Raises:
         InvalidRequest: As `build_framework`.
     """
-    framework = Framework(kind=BINDING)
+    return _framework_of(BINDING, plugins)
+
+
+def _framework_of(kind: ProfileKind, plugins: Mapping[str, object] | None) -> Framework:
+    """Return a framework of a kind that has no built-in plugins."""
+    framework = Framework(kind=kind)
     for name, plugin in (plugins or {}).items():
-        for registration in registrations(name, plugin, BINDING):
+        for registration in registrations(name, plugin, kind):
             framework.register(registration)
     return framework
 

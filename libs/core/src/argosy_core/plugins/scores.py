@@ -13,7 +13,7 @@ import numpy.typing as npt
 from argosy_core.framework import CandidateCycle, Cycle
 from argosy_core.resources import CPU, MEMORY, PODS
 
-__all__ = ["least_allocated", "lost_opportunity", "most_allocated", "spread_over_clusters"]
+__all__ = ["fewest_nodes", "least_allocated", "lost_opportunity", "most_allocated", "spread_over_clusters"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,6 +47,19 @@ def lost_opportunity(cycle: Cycle) -> Floats:
         left = cycle.free(column) - cycle.pods.requests[:, column, None]
         lost += np.maximum(left, 0) * (1.0 / float(largest[column]))
     return 100.0 - lost * (100.0 / max(1, len(columns)))
+
+
+def fewest_nodes(cycle: Cycle) -> Floats:
+    """Score `fewest-nodes`: 50 points where something runs already, and up to 50 for what `lost-opportunity` says.
+
+    So a node that is in use is filled before another is begun, the one first that is left with least. A node is in use
+    if anything of it is taken; pods that run on every node count as well, and then only the other half decides.
+
+    Source: 003 "Executor implementation".
+    """
+    table = cycle.table
+    in_use = np.append((table.free < table.allocatable).any(axis=0), False)
+    return 50.0 * in_use[cycle.nodes] + 0.5 * lost_opportunity(cycle)
 
 
 def spread_over_clusters(cycle: CandidateCycle) -> Floats:
