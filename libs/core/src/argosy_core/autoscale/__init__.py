@@ -8,12 +8,11 @@ Source: 001 "Deep dive into resource management"; docs/autoscale.md.
 """
 
 from argosy_core.autoscale.agent import Agent, next_actions
-from argosy_core.autoscale.amounts import NOTHING, Amounts
+from argosy_core.autoscale.amounts import Amounts
 from argosy_core.autoscale.pod import AgentSettings, PodScaling
 from argosy_core.autoscale.predictor import DemandHistory, Horizon, PredictorSettings, demand_units
 
 __all__ = [
-    "NOTHING",
     "Agent",
     "AgentSettings",
     "Amounts",

@@ -15,6 +15,7 @@ docs/autoscale.md "The predictor", with the figures that chose the defaults.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,8 @@ __all__ = ["DemandHistory", "Horizon", "PredictorSettings", "demand_units"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+_EQUAL = 1e-9
+"""Units by which a demand must be above a size to be more than rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +43,28 @@ class Horizon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictorSettings:
-    """What a unit is worth. The defaults hold for observations some minutes apart."""
+    """What a unit is worth, and how short pods may be. The defaults hold for observations some minutes apart."""
 
-    horizons: tuple[Horizon, ...] = (Horizon(300.0, 0.1), Horizon(2_400.0, 0.45), Horizon(60_000.0, 0.45))
+    horizons: tuple[Horizon, ...] = (Horizon(480.0, 0.05), Horizon(2_400.0, 0.55), Horizon(48_000.0, 0.4))
     """Memories; the one that reaches furthest is also what tempers a pod of which little was seen."""
     price_units: float = 16.2
-    """Units that may be held idle all the time to be spared of being too small all the time."""
-    grow_gain_units: float = 0.02
+    """Units that may be held idle all the time to be spared of being too small all the time; at the start."""
+    short_ratio: float = 0.0258
+    """Part of their time for which pods may be short, all together: 2.6 %, less what a day needs to get there."""
+    price_pod_s: float = 2e6
+    """What the price needs to move, seconds of pods: over so long it rises to 2.7 times what it was if they were short
+    twice as long as they may be. So few pods move it little."""
+    price_step_ratio: float = 0.15
+    """Most part of that way that it goes at once, however many pods were looked at."""
+    price_span: float = 2.5
+    """How many times its start the price may be, or a part of it; 1 keeps it as it is."""
+    grow_gain_units: float = 0.01
     """Least gain for which a pod grows."""
-    shrink_gain_units: float = 0.4
+    shrink_gain_units: float = 0.35
     """Least gain for which a pod shrinks."""
     width_units: float = 1.0
     """Span of sizes that one demand speaks for, at a demand of nothing."""
-    width_ratio: float = 0.25
+    width_ratio: float = 0.3
     """By how much of the demand that span is wider."""
     equal_ratio: float = 0.3
     """How far a demand of just a size counts as above it."""
@@ -74,12 +86,16 @@ class PredictorSettings:
         ratios = (self.width_ratio, self.equal_ratio, self.prior_ratio)
         if not all(0 <= ratio <= 1 for ratio in ratios) or not self.width_units > 0 or not self.price_units > 0:
             raise ValueError("ratios must be between 0 and 1, width and price above 0")
+        if not 0 < self.short_ratio < 1 or not self.price_pod_s > 0 or self.price_step_ratio < 0 or self.price_span < 1:
+            raise ValueError(
+                "pods must be short for a part of their time, and the price must have a span of at least 1"
+            )
         if self.grow_gain_units < 0 or self.shrink_gain_units < 0 or self.prior_s < 0:
             raise ValueError("gains and the time of the prior must not be negative")
 
 
 class DemandHistory:
-    """What was seen of the demands of many pods, one slot each; `24 * (max_units - 1)` bytes a pod.
+    """What was seen of the demands of many pods, one slot each; `24 * (max_units - 1)` bytes and some a pod.
 
     All calls are for many pods at once: O(pods * max_units * horizons), no loop over pods.
     """
@@ -103,10 +119,19 @@ class DemandHistory:
         self._above = np.zeros((0, len(self._half_lives_s), max_units - 1))
         self._seen = np.zeros((0, len(self._half_lives_s)))
         self._floor = np.zeros(0)
+        self._goal = np.zeros(0)
+        """Size that each was given last; 0 for none yet."""
+        self._price_log = 0.0
+        """Logarithm of how many times its start the price is."""
 
     def __len__(self) -> int:
         """Return the number of slots."""
         return len(self._seen)
+
+    @property
+    def price_units(self) -> float:
+        """Units that are worth to be held idle all the time now, to be spared of being too small all the time."""
+        return self._settings.price_units * math.exp(self._price_log)
 
     def add(self, count: int) -> Ints:
         """Return the slots of so many new pods, of which nothing was seen."""
@@ -114,6 +139,7 @@ class DemandHistory:
         self._above = np.concatenate([self._above, np.zeros((count, *self._above.shape[1:]))])
         self._seen = np.concatenate([self._seen, np.zeros((count, self._seen.shape[1]))])
         self._floor = np.concatenate([self._floor, np.zeros(count)])
+        self._goal = np.concatenate([self._goal, np.zeros(count)])
         return np.arange(first, first + count)
 
     def clear(self, slots: Ints) -> None:
@@ -121,6 +147,7 @@ class DemandHistory:
         self._above[slots] = 0.0
         self._seen[slots] = 0.0
         self._floor[slots] = 0.0
+        self._goal[slots] = 0.0
 
     def observe(self, slots: Ints, demand_units: Floats, elapsed_s: Floats | float) -> Bools:
         """Note what pods asked for since they were last looked at.
@@ -143,7 +170,22 @@ class DemandHistory:
         kept = 0.5 ** (elapsed[:, None] / self._half_lives_s)
         self._above[slots] = self._above[slots] * kept[:, :, None] + above[:, None, :] * (1.0 - kept)[:, :, None]
         self._seen[slots] = self._seen[slots] * kept + (1.0 - kept)
+        self._follow(self._goal[slots], demand, elapsed)
         return noted
+
+    def _follow(self, goal: Floats, demand: Floats, elapsed_s: Floats) -> None:
+        """Let the price follow how short pods were of their goals.
+
+        Not of what they have: a node without room is no reason to ask for more.
+        """
+        settings, was_given = self._settings, goal > 0
+        pod_s = float(elapsed_s[was_given].sum())
+        if pod_s > 0:
+            short_s = float(elapsed_s[was_given & (demand > goal + _EQUAL)].sum())
+            step_ratio = min(settings.price_step_ratio, pod_s / settings.price_pod_s)
+            moved = self._price_log + step_ratio * (short_s / pod_s / settings.short_ratio - 1.0)
+            span = math.log(settings.price_span)
+            self._price_log = min(max(moved, -span), span)
 
     def raise_floor(self, slots: Ints, units: Floats) -> None:
         """Hold pods at no less than a size until `drop_floor`: they ran out of what cannot be throttled, memory.
@@ -191,7 +233,7 @@ class DemandHistory:
             int64[n]: Compute units, within the bounds; the present size where no other is worth the change.
         """
         settings = self._settings
-        cost = self._sizes + settings.price_units * self.too_small(slots)
+        cost = self._sizes + self.price_units * self.too_small(slots)
         least = np.maximum(bounds[0], np.ceil(self._floor[slots]).astype(np.int64))
         least = np.clip(np.minimum(least, np.maximum(bounds[1], bounds[0])), 1, len(self._sizes))
         largest = np.clip(np.maximum(bounds[1], least), 1, len(self._sizes))
@@ -202,7 +244,9 @@ class DemandHistory:
         gain = cost[rows, held - 1] - cost[rows, best - 1]
         needed = np.where(best > held, settings.grow_gain_units, settings.shrink_gain_units)
         moved = (gain > needed) & (may_shrink | (best > held))
-        return np.where(moved, best, held)
+        goals: Ints = np.where(moved, best, held)
+        self._goal[slots] = goals
+        return goals
 
 
 def demand_units(parts: Sequence[tuple[Floats, float, float]]) -> Floats:

@@ -2,28 +2,20 @@
 
 from argosy_core.ledger.ledger import NodeLedger
 from argosy_core.ledger.permit_notes import PermitNote
-from argosy_core.ledger.permit_records import NodeBooks, PermitSettings, RefusalReason
+from argosy_core.ledger.permit_records import PermitSettings, RefusalReason
 from argosy_core.ledger.permits import PermitBook
-from argosy_core.ledger.placements import Hold
 from argosy_core.ledger.pod_sizes import PodSizes, PodSizeState
-from argosy_core.ledger.pressure import PressureBook
-from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
+from argosy_core.ledger.records import PodEvents
 from argosy_core.ledger.run_pods import RunPods
 
 __all__ = [
-    "Hold",
-    "LedgerTotals",
-    "ListOutcome",
-    "NodeBooks",
     "NodeLedger",
-    "ObserveOutcome",
     "PermitBook",
     "PermitNote",
     "PermitSettings",
     "PodEvents",
     "PodSizeState",
     "PodSizes",
-    "PressureBook",
     "RefusalReason",
     "RunPods",
 ]

@@ -17,33 +17,33 @@ Source: seed 001 "Basics"; seed 000 "Commit Phase"; design sections 5 "Sampler s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.errors import InvalidRequest, InvariantViolation
+from argosy_core.arrays import Bools, Int32s, Int64s, has_true, true_places
+from argosy_core.errors import InvalidRequest
 from argosy_core.framework import ClassTable
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.reading.permit_rules import PermitRules
 from argosy_core.job.reading.scaling import SCALED
 from argosy_core.job.tables.members import Members, MemberSet
+from argosy_core.ledger.class_memory import ClassMemory, with_overheads
+from argosy_core.ledger.invariants import check_books
 from argosy_core.ledger.permit_records import PermitSettings
 from argosy_core.ledger.permits import PermitBook
 from argosy_core.ledger.placements import Hold, PlacementTable, unmanaged_keys
 from argosy_core.ledger.pod_sizes import PodSizes, pod_sizes
 from argosy_core.ledger.pressure import PressureBook
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
-from argosy_core.nodes import NodeSpec, NodeTable, PortClaims
+from argosy_core.ledger.whole_nodes import whole_node_amounts
+from argosy_core.nodes import NodeSpec, NodeTable
 from argosy_core.resources import DEFAULT_AXIS, PODS, ResourceAxis
 
 __all__ = ["NodeLedger"]
-
-Int64s = npt.NDArray[np.int64]
-Int32s = npt.NDArray[np.int32]
-Bools = npt.NDArray[np.bool_]
 
 # NumPy takes a member of an IntFlag for an int64.
 _LEADER: Final = np.uint8(Hold.LEADER)
@@ -77,7 +77,7 @@ class NodeLedger:
         """The node table; change it through the ledger only."""
         axis = self.nodes.axis
         self.classes = ClassTable(axis)
-        """The scheduling classes that were defined."""
+        """The scheduling classes that somebody needs; another table takes its place when many have left."""
         self._placements = PlacementTable(len(axis))
         self._configured = permits or PermitSettings()
         self._rules: dict[int, PermitRules] = {}
@@ -85,6 +85,7 @@ class NodeLedger:
         """How much pods that are resized may have, out of the same room."""
         self.pressure = PressureBook(self.permits, self._placements, self.nodes, classes=self.classes)
         """Which pods are to be moved because their nodes are too full."""
+        self._class_memory = ClassMemory(pool_count)
         self._specs: dict[str, NodeSpec] = {}
         self._ended = tuple(MemberSet() for _ in range(pool_count))
         """By pool: members whose pod ended while its leader holds them."""
@@ -98,10 +99,36 @@ class NodeLedger:
         """Order of all resource columns; grows when a node or a class names a new resource."""
         return self.nodes.axis
 
-    def define_class(self, class_id: int, definition: SchedulingClass) -> None:
-        """Make a scheduling class known; an id that is known keeps its definition."""
+    def define_class(self, class_id: int, definition: SchedulingClass, pool: int = 0) -> None:
+        """Make a scheduling class known that a pool's leader tells; an id that is known keeps its definition."""
+        self._class_memory.tell(class_id, pool)
         self.classes.define(class_id, definition)
         self._sync_axis()
+
+    def forget_classes(self, class_ids: Iterable[int], pool: int = 0) -> None:
+        """Let classes leave in time that a pool's leader has dropped, unless somebody else needs them."""
+        self._class_memory.forget(class_ids, pool)
+        self._use(self._class_memory.without_unneeded(self.classes, self._placements))
+
+    def keep_classes(self, class_ids: Iterable[int], pool: int = 0) -> None:
+        """As `forget_classes`, for all that a pool's new leader has not told."""
+        self._class_memory.keep(class_ids, pool)
+        self._use(self._class_memory.without_unneeded(self.classes, self._placements))
+
+    def set_overheads(self, overheads: Mapping[str, Mapping[str, int]]) -> None:
+        """Say what a pod of each RuntimeClass takes beside its containers, base units; also where none was seen yet."""
+        if overheads == self.classes.overheads:
+            return
+        table = self._placements
+        self._use(with_overheads(self.classes, table, overheads))
+        self._sync_axis()
+        slots = true_places((table.hold == _LEADER) & (table.class_slot >= 0) & (table.scaled == 0)).astype(np.int32)
+        self._unbook(slots)
+        self._fill(slots, nodes=table.node[slots], class_slots=table.class_slot[slots])
+        self._book(slots)
+
+    def _use(self, classes: ClassTable) -> None:
+        self.classes = self.pressure.classes = classes
 
     def put_nodes(self, nodes: Sequence[NodeSpec]) -> Int32s:
         """Add nodes or replace what is known of them, and return their rows."""
@@ -197,6 +224,26 @@ class NodeLedger:
         self._placements.pool[slots] = pool
         self._fill(slots, nodes=nodes, class_slots=class_slots)
 
+    def move(self, members: Members, nodes: Int32s) -> None:
+        """Give n members that stand on `ANY_NODE` the nodes reserved for them; no capacity rises by that."""
+        table = self._placements
+        slots = table.slots(members)
+        before = table.node[slots]
+        self.nodes.roll_back(before, table.amounts[:, slots])
+        self._each_port(table.port[slots], before, take=False)
+        self._fill(slots, nodes=nodes, class_slots=table.class_slot[slots])
+
+    def classes_of(self, members: Members) -> Int32s:
+        """Return the slot of the class of each member's placement, -1 where it has none."""
+        slots = self._placements.slots(members)
+        return np.where(slots >= 0, self._placements.class_slot[slots], np.int32(-1))
+
+    def count_unplaced(self, class_slots: Int32s) -> Int64s:
+        """Return how many members of each class stand on `ANY_NODE`. Complexity: O(placements) in NumPy."""
+        table, row = self._placements, self.nodes.any_row
+        there = table.class_slot[(table.hold > 0) & (table.node == row)] if row >= 0 else np.zeros(0, np.int32)
+        return np.bincount(there[there >= 0], minlength=int(class_slots.max(initial=0)) + 1)[class_slots]
+
     def release(self, members: Members, pool: int = 0) -> int:
         """Let a pool's leader go of placements; members without one of its own are ignored, so it may be repeated.
 
@@ -215,49 +262,25 @@ class NodeLedger:
         slots = np.unique(slots)
         return self._let_go(slots[self._placements.pool[slots] == pool])
 
-    def occupied(self) -> Bools:
-        """Return, per node, whether some member of a run is placed there. Complexity: O(placements) in NumPy."""
-        table = self._placements
-        occupied = np.zeros(len(self.nodes), np.bool_)
-        occupied[table.node[(table.hold > 0) & (table.handle >= 0)]] = True
-        return occupied
+    def members_of_run(self, member: Members) -> tuple[Members, Int32s]:
+        """Return the members that are placed of the run of one, and their nodes. Complexity: O(placements) in NumPy."""
+        return self._placements.members_of_run(int(member.handle[0]), int(member.attempt[0]))
 
-    def without_runs(self) -> NodeTable:
-        """Return the nodes as if no run were there; what else is there stays. Only read it, at once."""
-        table = self._placements
-        slots = table.live()
-        slots = slots[table.handle[slots] >= 0]
+    def occupied(self, gone: Members | None = None) -> Bools:
+        """Return, per node, whether a member of a run is there that is not gone. Complexity: O(placements) in NumPy."""
+        return self._placements.occupied(len(self.nodes), gone)
+
+    def without_runs(self, gone: Members | None = None) -> NodeTable:
+        """Return the nodes as if no run, or some members, were there; all else stays. Only read it, at once."""
+        table, slots = self._placements, self._placements.of_runs(gone)
         free = self.nodes.free.copy()
         for column, amount in zip(free, table.amounts[:, slots], strict=True):
             np.add.at(column, table.node[slots], amount)
-        return self.nodes.emptied(free)
+        return self.nodes.emptied(free, keeps_ports=gone is not None)
 
     def whole_nodes(self, pool: int = 0) -> tuple[Members, Int64s]:
-        """Return the members of a pool's runs that have their nodes for themselves, and what each holds by that.
-
-        The members of a run on one node hold even parts of all that it has, the first one what is left over; of
-        `pods` each holds its own.
-
-        Returns:
-            n members; (n, resource) base units in axis order.
-
-        Complexity: O(placements) in NumPy; nothing while no class asks for whole nodes.
-        """
-        table = self._placements
-        slots = table.live() if self.classes.whole.any() else np.zeros(0, np.int32)
-        slots = slots[(table.pool[slots] == pool) & (table.class_slot[slots] >= 0) & (table.handle[slots] >= 0)]
-        slots = slots[self.classes.whole[table.class_slot[slots]] & (table.scaled[slots] == 0)]
-        slots = slots[np.lexsort((table.ordinal[slots], table.node[slots]))]
-        rows, first, which, count = np.unique(
-            table.node[slots], return_index=True, return_inverse=True, return_counts=True
-        )
-        has = np.maximum(self.nodes.allocatable[:, rows].T, 0)
-        amounts = (has // count[:, None])[which]
-        amounts[first] += has - amounts[first] * count[:, None]
-        requests = self.classes.requests[table.class_slot[slots]]
-        pods = self.axis.index(PODS)
-        amounts[:, pods] = requests[:, pods]
-        return table.keys(slots), np.maximum(amounts, requests)
+        """Return the members of a pool's runs that have their nodes for themselves; see `whole_node_amounts`."""
+        return whole_node_amounts(self._placements, self.nodes, self.classes, pool)
 
     def unseen(self, members: Members) -> tuple[Members, Int32s, Int32s]:
         """Return keys, class slots and nodes of those runs' placements of which no pod was observed."""
@@ -271,8 +294,8 @@ class NodeLedger:
         """Take in the full list of placements of a pool's new leader.
 
         What of the pool's the list lacks is dropped unless a pod of it was observed. What it has is held; where no pod
-        was observed the leader's word on node and class counts, otherwise the pod. Runs whose pod was seen to end stay
-        ended.
+        was observed the leader's word on node and class counts, otherwise the pod; that a run may be on any node takes
+        none from it. Runs whose pod was seen to end stay ended.
 
         Args:
             members: n members of runs, distinct.
@@ -284,7 +307,7 @@ class NodeLedger:
             InvalidRequest: A class is not defined, a row does not exist, or a member stands twice.
         """
         class_slots = self.classes.member_indices(self.classes.slots(class_ids), members.numbers())
-        if (class_slots < 0).any():
+        if has_true(class_slots < 0):
             raise InvalidRequest(f"the list names class {class_ids[class_slots < 0][0]}, which was not defined so")
         if len(nodes) and not 0 <= nodes.min() <= nodes.max() < len(self.nodes):
             raise InvalidRequest("the list names a node index that does not exist")
@@ -300,8 +323,10 @@ class NodeLedger:
         slots = table.slots(members)
         fresh = (slots < 0) & ~self._ended[pool].has(members)
         moved = (slots >= 0) & (table.hold[slots] & _POD == 0)
+        if self.nodes.any_row >= 0:
+            nodes = np.where((slots >= 0) & (nodes == self.nodes.any_row), table.node[slots], nodes)
         moved &= (table.node[slots] != nodes) | (table.class_slot[slots] != class_slots)
-        if moved.any():
+        if has_true(moved):
             self._unbook(slots[moved])
             self._fill(slots[moved], nodes=nodes[moved], class_slots=class_slots[moved])
             self._book(slots[moved])
@@ -325,7 +350,7 @@ class NodeLedger:
         is_elsewhere &= table.node[slots] != events.nodes
         if self._has_disowned:  # the run may have ended before the pod that claimed it
             is_elsewhere |= (events.members.ordinal > 0) & (table.slots(unmanaged_keys(events.uids)) >= 0)
-        if not is_elsewhere.any():
+        if not has_true(is_elsewhere):
             return events
         self._has_disowned = True
         handle, ordinal = (np.where(is_elsewhere, 0, column) for column in events.members.columns)
@@ -365,7 +390,7 @@ class NodeLedger:
         observed = table.hold & _POD > 0
         listed = table.slots(_keys(events)[~events.ended])
         observed[listed[listed >= 0]] = False
-        gone = np.flatnonzero(observed).astype(np.int32)
+        gone = true_places(observed).astype(np.int32)
         self._end(gone)
         self.permits.has_listed = True
         return ObserveOutcome(
@@ -393,33 +418,8 @@ class NodeLedger:
         )
 
     def check_invariants(self) -> None:
-        """Compare the books with the placements they are made of.
-
-        Raises:
-            InvariantViolation: What is free of a node is not allocatable minus the amounts of its placements, or
-                something is kept for a placement that ended.
-        """
-        table, nodes = self._placements, self.nodes
-        slots = table.live()
-        free = nodes.allocatable.copy()
-        for column, amount in zip(free, table.amounts[:, slots], strict=True):
-            np.subtract.at(column, table.node[slots], amount)
-        free[[self.axis.index(name) for name in SCALED]] -= self.permits.withheld()
-        wrong = np.argwhere(free != nodes.free)
-        if len(wrong):
-            resource, node = wrong[0].tolist()
-            raise InvariantViolation(
-                f"node {nodes.names[node]} has {nodes.free[resource, node]} {self.axis.names[resource]} free, "
-                f"but its placements leave {free[resource, node]}"
-            )
-        self.permits.check_invariants()
-        if len(slots) != len(table) or (table.slots(table.keys(slots)) != slots).any():
-            raise InvariantViolation("a placement is held by nobody, or is not found by its key")
-        held = PortClaims()
-        for slot in slots[table.port[slots] > 0].tolist():
-            held.take(int(table.node[slot]), self.classes.ports[int(table.port[slot])])
-        if held.counts() != nodes.ports.counts():
-            raise InvariantViolation("host ports in use are not those of the placements")
+        """Compare the books with the placements they are made of; see `check_books`."""
+        check_books(self._placements, self.nodes, self.classes, self.permits)
 
     def pod_sizes(self, pool: int = 0) -> PodSizes:
         """Return the scaled pods of a pool's runs, for people."""
@@ -442,7 +442,7 @@ class NodeLedger:
         """
         amounts: Int64s = self.classes.requests[class_slots].T
         whole = self.classes.whole[class_slots]
-        if whole.any():
+        if has_true(whole):
             amounts = amounts.copy()
             pods = amounts[self.axis.index(PODS)]
             pods[whole] = np.maximum(pods[whole], self.nodes.allocatable[self.axis.index(PODS), nodes[whole]])
@@ -465,7 +465,7 @@ class NodeLedger:
         scaled = table.scaled[slots] > 0
         amounts[:, scaled] = table.amounts[:, slots[scaled]]  # those are told by their pods and permits alone
         short = (amounts != table.amounts[:, slots]).any(axis=0)
-        if short.any():
+        if has_true(short):
             self.nodes.take(table.node[slots[short]], amounts[:, short] - table.amounts[:, slots[short]])
             table.amounts[:, slots[short]] = amounts[:, short]
         learnt = (table.port[slots] == 0) & (self.classes.port[class_slots] > 0)
@@ -487,7 +487,7 @@ class NodeLedger:
     def _each_port(self, ports: Int32s, nodes: Int32s, *, take: bool) -> None:
         """Take or give the host ports of the few pods that have some."""
         change = self.nodes.take_ports if take else self.nodes.give_ports
-        for position in np.flatnonzero(ports).tolist():
+        for position in true_places(ports).tolist():
             change(int(nodes[position]), self.classes.ports[int(ports[position])])
 
     def _let_go(self, slots: Int32s) -> int:
@@ -527,14 +527,14 @@ class NodeLedger:
         self._end(slots[ending])
         there = ~events.ended & (events.nodes >= 0)
         stays = there & known
-        if stays.any():
-            stays_at = np.flatnonzero(stays)
+        if has_true(stays):
+            stays_at = true_places(stays)
             replaced = self._replace(slots[stays_at], events, stays_at)
             table.hold[slots[stays_at]] |= _POD
             table.uid[slots[stays_at]] = uids[stays_at]
         else:
             replaced = 0
-        added = np.flatnonzero(there & ~known)
+        added = true_places(there & ~known)
         if len(added):
             self._add_pods(keys[added], events, added)
         return len(added), replaced, int(ending.sum())

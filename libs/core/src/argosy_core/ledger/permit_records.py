@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from argosy_core.arrays import Int64s
+import numpy as np
+
+from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.permit_rules import PermitRules
 from argosy_core.job.reading.scaling import SCALED, read_amounts
 
-__all__ = ["NodeBooks", "PermitSettings", "RefusalReason"]
+__all__ = ["NodeBooks", "PermitSettings", "RefusalReason", "refuse", "sums_by_node"]
 
 
 class RefusalReason(IntEnum):
@@ -95,6 +97,9 @@ class PermitSettings:
         """Return the settings as a pool's rules change them."""
         return replace(
             self,
+            lease_s=min(rules.lease_s or self.lease_s, self.lease_s),
+            margin_s=max(rules.margin_s, self.margin_s),
+            rises_per_s=rules.rises_per_s or self.rises_per_s,
             watermark_ratio=rules.watermark or self.watermark_ratio,
             unit=read_amounts("unit", rules.unit) if rules.unit else self.unit,
             node_watermarks={**self.node_watermarks, **rules.node_watermarks},
@@ -125,3 +130,16 @@ class NodeBooks:
     """Up to what is to be taken."""
     accounted: Int64s
     """What pods that are named to be moved take and were denied: pressure that goes with them."""
+
+
+def refuse(refused: Int8s, which: Bools, reason: RefusalReason) -> None:
+    """Refuse what was not refused before."""
+    refused[which & (refused == 0)] = reason
+
+
+def sums_by_node(amounts: Int64s, nodes: Int32s, count: int) -> Int64s:
+    """Return (resource, count) the sums of (resource, n) amounts by node."""
+    sums = np.zeros((len(amounts), count), np.int64)
+    for column, part in zip(sums, amounts, strict=True):
+        np.add.at(column, nodes, part)
+    return sums

@@ -48,7 +48,7 @@ from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.job.reading.scaling import SCALED, Scaling
 from argosy_core.job.tables.members import Members
 from argosy_core.ledger.permit_notes import NotedPermits
-from argosy_core.ledger.permit_records import NodeBooks, PermitSettings, RefusalReason
+from argosy_core.ledger.permit_records import NodeBooks, PermitSettings, RefusalReason, refuse, sums_by_node
 from argosy_core.ledger.placements import PlacementTable
 from argosy_core.ledger.records import PodEvents
 from argosy_core.ledger.scaled_pods import ScaledPodTable
@@ -56,7 +56,6 @@ from argosy_core.ledger.sharing import Demand, share_room
 from argosy_core.nodes import NodeFlag, NodeTable
 
 __all__ = ["PermitBook"]
-
 
 _BURST_S: Final = 10.0
 """How many seconds' worth of asking for more a pod may do at once."""
@@ -86,6 +85,8 @@ class PermitBook:
         self.has_listed = False
         """The first full list of pods was taken in; what comes later was never permitted anything by another ledger."""
         self._uncertain_until_s = settings.lease_s + settings.margin_s
+        self._leases_s: dict[int, float] = {}
+        """By session: how long its leases last, as its agent was told."""
         self._placements = placements
         self._nodes = nodes
         self._columns = np.array([nodes.axis.index(name) for name in SCALED])
@@ -185,9 +186,9 @@ class PermitBook:
         awaited &= pods.process[rows] != process
         awaited &= ~(held & (pods.process[rows] == 0))
         other = (pods.session[rows] != 0) & (pods.session[rows] != session)
-        _refuse(refused, rows == 0, RefusalReason.UNKNOWN_POD)
-        _refuse(refused, pods.is_off[rows], RefusalReason.NOT_SCALED)
-        _refuse(refused, other | awaited, RefusalReason.HELD_BY_ANOTHER)
+        refuse(refused, rows == 0, RefusalReason.UNKNOWN_POD)
+        refuse(refused, pods.is_off[rows], RefusalReason.NOT_SCALED)
+        refuse(refused, other | awaited, RefusalReason.HELD_BY_ANOTHER)
         taken = refused == 0
         rows = rows[taken]
         pods.permit[:, rows] = np.clip(ceilings[:, taken], 0, pods.booked(rows))
@@ -228,13 +229,13 @@ class PermitBook:
         permit, least, most = pods.permit[:, rows], pods.least[:, rows], pods.most[:, rows]
         differs = wanted != permit
         in_units = (wanted % pods.unit[:, rows] == 0) | (wanted == least) | (wanted == most)
-        _refuse(refused, rows == 0, RefusalReason.UNKNOWN_POD)
-        _refuse(refused, ~ours, RefusalReason.NOT_IN_INVENTORY)
-        _refuse(refused, pods.is_off[rows], RefusalReason.NOT_SCALED)
-        _refuse(refused, pods.is_moving[rows] & differs.any(axis=0), RefusalReason.MOVING)
-        _refuse(refused, (differs & (wanted < least)).any(axis=0), RefusalReason.BELOW_MINIMUM)
-        _refuse(refused, (differs & (wanted > most)).any(axis=0), RefusalReason.ABOVE_MAXIMUM)
-        _refuse(refused, (differs & ~in_units).any(axis=0), RefusalReason.NOT_IN_UNITS)
+        refuse(refused, rows == 0, RefusalReason.UNKNOWN_POD)
+        refuse(refused, ~ours, RefusalReason.NOT_IN_INVENTORY)
+        refuse(refused, pods.is_off[rows], RefusalReason.NOT_SCALED)
+        refuse(refused, pods.is_moving[rows] & differs.any(axis=0), RefusalReason.MOVING)
+        refuse(refused, (differs & (wanted < least)).any(axis=0), RefusalReason.BELOW_MINIMUM)
+        refuse(refused, (differs & (wanted > most)).any(axis=0), RefusalReason.ABOVE_MAXIMUM)
+        refuse(refused, (differs & ~in_units).any(axis=0), RefusalReason.NOT_IN_UNITS)
         rising = (refused == 0) & (wanted > permit).any(axis=0)
         refused[rising] = np.where(self._is_too_often(rows[rising]), np.int8(RefusalReason.TOO_OFTEN), np.int8(0))
         known = rows[ours]
@@ -284,13 +285,24 @@ class PermitBook:
         """Return the rows that a session holds, ascending."""
         return np.flatnonzero(self.pods.session == session).astype(np.int32) if session else np.zeros(0, np.int32)
 
+    def open_session(self, session: int) -> float:
+        """Return how long the leases of a new session last, seconds; it keeps them whatever is configured later."""
+        self._leases_s[session] = self.settings.lease_s
+        return self.settings.lease_s
+
+    def lease_s(self, session: int) -> float:
+        """Return how long the leases of a session last, seconds."""
+        return self._leases_s.get(session, self.settings.lease_s)
+
     def cut_off(self, session: int, renewed_s: float) -> None:
         """Note that a session is over, whose agent may give what it was permitted for a lease since it was heard."""
-        self._orphan(self.held_by(session), renewed_s)
+        self._orphan(self.held_by(session), renewed_s + self.lease_s(session))
+        self._leases_s.pop(session, None)
 
     def leave(self, session: int) -> None:
         """Note that an agent gave its permits back; what it did last may not have been seen."""
-        self._orphan(self.held_by(session), self.now_s - self.settings.lease_s)
+        self._orphan(self.held_by(session), self.now_s)
+        self._leases_s.pop(session, None)
 
     def take_stopped(self) -> list[tuple[int, int]]:
         """Return (session, row) of pods that are not scaled any more and were held, each told once."""
@@ -390,10 +402,10 @@ class PermitBook:
             total=allocatable + system,
             system=system.copy(),
             reserved=allocatable - self._room(),
-            buffer=_sums(pods.buffer(rows), at, len(nodes)),
-            pressure=_sums(pods.deferred(rows), at, len(nodes)),
+            buffer=sums_by_node(pods.buffer(rows), at, len(nodes)),
+            pressure=sums_by_node(pods.deferred(rows), at, len(nodes)),
             watermark=(allocatable * self._watermarks()).astype(np.int64),
-            accounted=_sums(pods.booked(moving) + pods.deferred(moving), at[pods.is_moving[rows]], len(nodes)),
+            accounted=sums_by_node(pods.booked(moving) + pods.deferred(moving), at[pods.is_moving[rows]], len(nodes)),
         )
 
     def check_invariants(self) -> None:
@@ -430,7 +442,8 @@ class PermitBook:
                 pods.is_off[row] = True
                 if pods.session[row]:
                     self._stopped.append((int(pods.session[row]), row))
-                    self._orphan(np.array([row], np.int32), self.now_s)
+                    leases_end_s = self.now_s + self.lease_s(int(pods.session[row]))
+                    self._orphan(np.array([row], np.int32), leases_end_s)
             return
         pods.is_off[row] = False
         pods.least[:, row], pods.most[:, row] = scaling.least, scaling.most
@@ -453,11 +466,11 @@ class PermitBook:
     def _queue(self, name: str) -> int:
         return self._queues.setdefault(name, len(self._queues))
 
-    def _orphan(self, rows: Int32s, renewed_s: float) -> None:
-        """Take pods from whoever holds them; bookings stay until no lease can last."""
+    def _orphan(self, rows: Int32s, leases_end_s: float) -> None:
+        """Take pods from whoever holds them; bookings stay for the margin after their leases."""
         pods = self.pods
         pods.floor[:, rows] = pods.permit[:, rows]
-        pods.floor_until_s[rows] = renewed_s + self.settings.lease_s + self.settings.margin_s
+        pods.floor_until_s[rows] = leases_end_s + self.settings.margin_s
         pods.permit[:, rows] = 0
         pods.wanted[:, rows] = 0
         pods.session[rows] = 0
@@ -550,7 +563,7 @@ class PermitBook:
         missing = np.maximum(pods.wanted[:, rows] - pods.booked(rows), 0)
         # Nothing is given where less than nothing is free, not even what a pod has already: what is seen may be of
         # yesterday, and a permit would make it last.
-        is_enough = np.asarray(_sums(missing, at, len(self._nodes)) <= self._room()).all(axis=0)
+        is_enough = np.asarray(sums_by_node(missing, at, len(self._nodes)) <= self._room()).all(axis=0)
         fits: Bools = np.asarray(is_enough)[at]
         pods.permit[:, rows[fits]] = np.maximum(pods.permit[:, rows[fits]], pods.wanted[:, rows[fits]])
         self._rebook(rows[fits])
@@ -585,16 +598,3 @@ class PermitBook:
         permits[free < 0] = 0
         pods.permit[:, rows] = np.maximum(pods.permit[:, rows], permits)
         self._rebook(rows)
-
-
-def _refuse(refused: Int8s, which: Bools, reason: RefusalReason) -> None:
-    """Refuse what was not refused before."""
-    refused[which & (refused == 0)] = reason
-
-
-def _sums(amounts: Int64s, nodes: Int32s, count: int) -> Int64s:
-    """Return (resource, count) the sums of (resource, n) amounts by node."""
-    sums = np.zeros((len(amounts), count), np.int64)
-    for column, part in zip(sums, amounts, strict=True):
-        np.add.at(column, nodes, part)
-    return sums

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import true_places
 from argosy_core.job.tables.key_index import LOWEST_KEY, KeyIndex
 from argosy_core.job.tables.members import Members
 
@@ -78,11 +79,34 @@ class PlacementTable:
 
     def live(self) -> Int32s:
         """Return all slots in use, ascending. Complexity: O(capacity) in NumPy."""
-        return np.flatnonzero(self.hold).astype(np.int32)
+        return true_places(self.hold).astype(np.int32)
 
     def unmanaged(self) -> Int32s:
         """Return the slots of unmanaged pods. Complexity: O(capacity) in NumPy."""
-        return np.flatnonzero(self.handle < 0).astype(np.int32)
+        return true_places(self.handle < 0).astype(np.int32)
+
+    def members_of_run(self, handle: int, attempt: int) -> tuple[Members, Int32s]:
+        """Return the members of a run and their nodes. Complexity: O(capacity) in NumPy."""
+        slots = true_places((self.hold > 0) & (self.handle == handle)).astype(np.int32)
+        slots = slots[self.keys(slots).attempt == attempt]
+        return self.keys(slots), self.node[slots]
+
+    def of_runs(self, members: Members | None = None) -> Int32s:
+        """Return the slots of all members of runs, or of those of some that have a placement."""
+        slots = self.live() if members is None else np.unique(self.slots(members))
+        found: Int32s = slots[(slots >= 0) & (self.handle[slots] >= 0)]
+        return found
+
+    def occupied(self, node_count: int, gone: Members | None = None) -> npt.NDArray[np.bool_]:
+        """Return, per node, whether some member of a run is placed there, but for some that count as gone.
+
+        Complexity: O(capacity) in NumPy.
+        """
+        occupied, there = np.zeros(node_count, np.bool_), (self.hold > 0) & (self.handle >= 0)
+        if gone is not None:
+            there[self.of_runs(gone)] = False
+        occupied[self.node[there]] = True
+        return occupied
 
     def keys(self, slots: Int32s) -> Members:
         """Return the keys of placements."""

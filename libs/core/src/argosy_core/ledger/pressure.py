@@ -48,7 +48,8 @@ class PressureBook:
         self._permits = permits
         self._placements = placements
         self._nodes = nodes
-        self._classes = classes
+        self.classes = classes
+        """What runs ask for."""
         self._columns = np.array([nodes.axis.index(name) for name in SCALED])
         self._named_s: dict[int, float] = {}
         """By job handle: when a pod of it was named; oldest first."""
@@ -124,7 +125,7 @@ class PressureBook:
             if not (unaccounted > 0).any():
                 break
             slot = int(pods.slot[rows[place]])
-            needed = self._classes.requests[table.class_slot[slot]]
+            needed = self.classes.requests[table.class_slot[slot]]
             fits = (left >= needed[:, np.newaxis]).all(axis=0)
             if not fits.any() or not (relief[unaccounted > 0, place] > 0).any():
                 continue

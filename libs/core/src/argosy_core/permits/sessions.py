@@ -2,6 +2,7 @@
 
 An agent's session begins with a hello, then brings its inventory and requests. Leases are renewed by whatever it says
 and end with silence; a session that ended leaves its pods booked for as long as its agent may act on what it was told.
+Silence counts only while somebody listens: what was said while the sampler stood still waits, and is read first.
 
 Whatever cannot come from an agent that keeps the protocol ends its session: a sequence number out of turn, a pod named
 twice in a message, a number of a pod that does not rise, too many pods. What one pod may not have is refused for it
@@ -41,6 +42,9 @@ _TICK_S: Final = 0.05
 _IDLE_TICK_S: Final = 1.0
 """As often as people look at gauges: twenty ticks a second in every sampler cost more than all else that it does at
 rest."""
+_LISTENED_MOST_S: Final = 1.0
+"""Most time between two ticks that counts as silence: in a longer one the sampler stood still and read nothing, and
+what agents said meanwhile waits in their streams. It is the longest time between two ticks that is meant."""
 
 
 @dataclass(slots=True)
@@ -51,6 +55,8 @@ class _Session:
     """Number of its process."""
     renewed_s: float
     """When it was last heard."""
+    listened_s: float
+    """How long had been listened in all by then."""
     sequence: int = 1
     """Number of its latest message; the hello is the first."""
 
@@ -95,6 +101,9 @@ class PermitService:
         self._max_session_count = max_session_count
         self._sessions: dict[int, _Session] = {}
         self._last = 0
+        self._ticked_s = -np.inf
+        self._listened_s = 0.0
+        """How long has been listened by the last tick, seconds."""
         self._was_idle = False
         """Nothing was scaled and nobody spoke when time passed last."""
 
@@ -148,8 +157,8 @@ class PermitService:
         if len(self._sessions) >= self._max_session_count:
             raise QuotaExceeded(f"{len(self._sessions)} agents have sessions, which is as many as are served")
         self._last += 1
-        self._sessions[self._last] = _Session(process, now_s)
-        lease_s = self._book.settings.lease_s
+        self._sessions[self._last] = _Session(process, now_s, self._listened_s)
+        lease_s = self._book.open_session(self._last)
         welcome = Welcome(
             session=self._last, lease_s=lease_s, heartbeat_s=lease_s / 3, max_pod_count=self._max_pod_count
         )
@@ -185,16 +194,19 @@ class PermitService:
     def tick(self, now_s: float) -> Outcome:
         """Let time pass: end silent sessions, give back what nobody can take any more, push what room has come.
 
+        A session is silent that was listened to for a lease in which nothing was heard of it.
+
         Complexity: next to nothing while no pod is scaled and no agent speaks, as where nobody scales anything.
         """
         outcome = Outcome()
+        self._listened_s += min(max(now_s - self._ticked_s, 0.0), _LISTENED_MOST_S)
+        self._ticked_s = max(self._ticked_s, now_s)
         is_idle = self._is_idle
         if is_idle and self._was_idle:
             self._book.set_time(now_s)
             return outcome
         self._was_idle = is_idle
-        lease_s = self._book.settings.lease_s
-        for number in [number for number, one in self._sessions.items() if one.renewed_s + lease_s < now_s]:
+        for number in [number for number, one in self._sessions.items() if self._is_silent(number, one, now_s)]:
             self.end(number, now_s)
             outcome.ended.append(number)
         self._book.advance(now_s)
@@ -232,6 +244,11 @@ class PermitService:
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
+    def _is_silent(self, number: int, session: _Session, now_s: float) -> bool:
+        """Return whether a session was listened to for a lease, and nothing was heard."""
+        silent_s = min(self._listened_s - session.listened_s, now_s - session.renewed_s)
+        return silent_s > self._book.lease_s(number)
+
     def _take_wave(self, wave: dict[int, tuple[int, AgentMessage]], now_s: float, outcome: Outcome) -> None:
         """Take in one message each of some sessions."""
         self._direct(outcome)  # before anything renews a lease in its agent's eyes
@@ -257,6 +274,7 @@ class PermitService:
                 outcome.broken[session] = error
                 continue
             known.sequence, known.renewed_s = sequence, max(known.renewed_s, now_s)
+            known.listened_s = self._listened_s
             if isinstance(message, Goodbye):
                 self._book.leave(session)
                 del self._sessions[session]
