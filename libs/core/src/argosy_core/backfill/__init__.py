@@ -9,7 +9,7 @@ Source: 003 "Scheduler architecture"; design section 5, "Round" 5; section 7, in
 
 from argosy_core.backfill.estimates import EstimateError, RunTimes
 from argosy_core.backfill.order import SMALLEST_AREA, SUBMIT_ORDER, OrderPolicy, choose_head
-from argosy_core.backfill.profile import Earliest, Releases, find_earliest
+from argosy_core.backfill.profile import Releases, find_earliest
 from argosy_core.backfill.promises import Promise, PromiseKind, Reservations
 from argosy_core.backfill.starts import BackfillPolicy, RunningWork, Starts, WaitingWork, choose_starts
 
@@ -17,7 +17,6 @@ __all__ = [
     "SMALLEST_AREA",
     "SUBMIT_ORDER",
     "BackfillPolicy",
-    "Earliest",
     "EstimateError",
     "OrderPolicy",
     "Promise",

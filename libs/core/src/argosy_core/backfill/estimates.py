@@ -56,15 +56,23 @@ class EstimateError:
         self.log2_sum += float(np.abs(np.log2(estimate_s / run_time_s)).sum())
 
 
+def _bins(run_time_s: Float64s) -> Int64s:
+    """Return the bin of each run time."""
+    places = np.ceil(np.log2(np.maximum(run_time_s, 1.0)) * _STEPS_PER_OCTAVE) - 1
+    return np.asarray(np.clip(places, 0, _BIN_COUNT - 1), dtype=np.int64)
+
+
 class RunTimes:
     """Histograms of run times by key.
 
     Args:
         prior_s: What is estimated where nothing is known, seconds, above 0; infinite for no estimate.
         max_keys: Keys that are remembered; 384 bytes each.
+        is_seen: Whether the prior weighs as much against the last key as keys behind one do: what few of all have shown
+            then says little. By default it holds only where nothing is known.
     """
 
-    def __init__(self, prior_s: float = np.inf, max_keys: int = 65_536) -> None:
+    def __init__(self, prior_s: float = np.inf, max_keys: int = 65_536, *, is_seen: bool = False) -> None:
         """Start knowing nothing.
 
         Raises:
@@ -77,6 +85,7 @@ class RunTimes:
         self.prior_s = prior_s
         """What is estimated where nothing is known, seconds."""
         self._max_keys = max_keys
+        self._is_seen = is_seen
         self._row_of: dict[int, int] = {}
         """Rows by key, least recently observed first."""
         self._counts = np.zeros((min(max_keys, 64), _BIN_COUNT), dtype=np.float32)
@@ -84,6 +93,10 @@ class RunTimes:
     def __len__(self) -> int:
         """Return how many keys are remembered."""
         return len(self._row_of)
+
+    def knows(self, key: int) -> bool:
+        """Return whether jobs of a key were observed and are remembered."""
+        return key in self._row_of
 
     def observe(self, keys: Int64s, run_time_s: Float64s) -> None:
         """Learn from jobs that have ended.
@@ -95,8 +108,7 @@ class RunTimes:
 
         Complexity: O(n x k) Python steps.
         """
-        bins = np.clip(np.ceil(np.log2(np.maximum(run_time_s, 1.0)) * _STEPS_PER_OCTAVE) - 1, 0, _BIN_COUNT - 1)
-        for job_keys, at in zip(keys.tolist(), bins.astype(np.int64).tolist(), strict=True):
+        for job_keys, at in zip(keys.tolist(), _bins(run_time_s).tolist(), strict=True):
             for key in job_keys:
                 row = self._touch(key)
                 self._counts[row] *= _FADING
@@ -135,6 +147,8 @@ class RunTimes:
         rows = np.array([[self._row_of.get(key, -1) for key in one] for one in keys.tolist()], dtype=np.int64)
         rows = rows.reshape(keys.shape)
         mixed = np.zeros((len(keys), _BIN_COUNT))
+        if self._is_seen:
+            mixed[:, _bins(np.array([self.prior_s]))[0]] = 1.0
         for column in range(keys.shape[1] - 1, -1, -1):
             total = mixed.sum(axis=1, keepdims=True)
             mixed = np.divide(mixed * _PARENT_WEIGHT, total, out=np.zeros_like(mixed), where=total > 0)

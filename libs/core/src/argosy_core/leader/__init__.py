@@ -11,6 +11,6 @@ Source: design section 5.
 
 from argosy_core.leader.machine import Budget, LeaderMachine
 from argosy_core.leader.settings import MachineSettings
-from argosy_core.leader.term import Observer, Phase
+from argosy_core.leader.term import Phase
 
-__all__ = ["Budget", "LeaderMachine", "MachineSettings", "Observer", "Phase"]
+__all__ = ["Budget", "LeaderMachine", "MachineSettings", "Phase"]

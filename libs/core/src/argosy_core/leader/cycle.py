@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from argosy_core.arrays import Int64s
-from argosy_core.job.tables.rows import HeldAmounts
+from argosy_core.job.tables.rows import HeldAmounts, PlacedNodes
 from argosy_core.leader.events import OriginKind, Published, StatesReported
 from argosy_core.leader.instructions import Acknowledge, Publish
 from argosy_core.leader.intake import Intake
@@ -40,9 +40,11 @@ from argosy_core.scheduler import (
     LeasePlan,
     Refusals,
     apply_ingested,
+    draft_added,
     draft_ingest,
     next_due_s,
     refuse_leases,
+    rows_of,
 )
 
 __all__ = ["MARKER_SEQUENCE", "Cycle"]
@@ -218,6 +220,13 @@ class Cycle:
         self._next_transaction.held = held if known is None else known.replaced_by(held)
         self.note_news()
 
+    def note_placed(self, placed: PlacedNodes) -> None:
+        """Have stored with the next transaction where runs are; after it their executors are told."""
+        known = self._next_transaction.placed
+        self._next_transaction.placed = placed if known is None else known + placed
+        self._term.unstored.update(placed.members.handle.tolist())
+        self.note_news()
+
     def take_transaction(self) -> Transaction:
         """Return the transaction into which everything goes from now on, and give it its place in the term."""
         transaction, self._next_transaction = self._next_transaction, Transaction(refusals=self._refusals)
@@ -229,6 +238,9 @@ class Cycle:
         term = self._term
         term.enter(Phase.INGESTING)
         runs, objects = draft_ingest(term.state, plan)
+        if plan.added is not None:
+            transaction.add_members(*draft_added(term.state, plan))
+            term.unstored_members.add(transaction.added)
         term.reach("leased", plan.handle)
         effects = apply_ingested(term.state, plan, term.now.db_s)
         term.unstored.update(runs.handle.tolist())
@@ -255,12 +267,16 @@ class Cycle:
             self._intake.release(effects.releases)
             rows, stops = effects.rows, (*effects.stops, *stops)
             leased = transaction.new_runs.handle if transaction.new_runs is not None else NOBODY
+        if transaction.placed is not None:
+            rows = (*rows, *rows_of(term.state, transaction.placed.members))
+            leased = np.append(leased, transaction.placed.members.handle)
         self._note_counts(transaction)
         follow = CycleEnd(
             change_ids=transaction.change_ids,
             reported=self._reported,
             stops=stops,
             leased=leased,
+            added=transaction.added,
             rows=rows,
             round_number=round_number,
             record_count=self._record_count if effects is not None else 0,
@@ -306,6 +322,7 @@ class Cycle:
         term = self._term
         term.totals["stored_records"] += ready.record_count
         term.unstored.difference_update(ready.leased.tolist())
+        term.unstored_members.discard(ready.added)
         self._intake.forget_changes(ready.change_ids)
         # A batch's acknowledgement holds for all before it.
         for session, batch in {states.session: states.batch for states in ready.reported}.items():

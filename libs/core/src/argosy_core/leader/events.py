@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from argosy_core.arrays import Int64s
 from argosy_core.framework import Verdicts
 from argosy_core.job.tables.members import Members
-from argosy_core.job.tables.rows import HeldAmounts
+from argosy_core.job.tables.rows import HeldAmounts, PlacedNodes
 from argosy_core.leader.transaction import SetAside
 from argosy_core.placement import CommitReply, DecisionProfile, SampleReply
 from argosy_core.scheduler import (
@@ -45,6 +45,7 @@ __all__ = [
     "MarkerPublished",
     "Moment",
     "MovesNamed",
+    "NodesChosen",
     "Origin",
     "OriginKind",
     "PluginAnswered",
@@ -138,8 +139,12 @@ class ClusterSettings:
     """Nothing new is placed there."""
     cordoned_nodes: tuple[str, ...] = ()
     """Nodes on which nothing new is placed: all of them."""
+    max_capacity: tuple[tuple[str, int], ...] = ()
+    """What it has at most, base units by resource; nothing for what nobody set."""
     forgotten: bool = False
     """It was declared gone: its runs are lost."""
+    delegated: bool = False
+    """Leases to it name the cluster only; its sampler places when its executor asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,6 +342,16 @@ class CapacityTold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodesChosen:
+    """A sampler tells where it has placed what is leased to its cluster as a whole."""
+
+    session: Session
+    """Its session."""
+    placed: PlacedNodes
+    """Members and nodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AmountsHeld:
     """A sampler told what pods hold by now that are not as their class says: resized in place, or on whole nodes."""
 
@@ -456,6 +471,7 @@ Event: TypeAlias = (
     | RunsSeen
     | CapacityTold
     | AmountsHeld
+    | NodesChosen
     | MovesNamed
     | SamplerReady
     | SampleAnswered

@@ -156,6 +156,8 @@ class SendSample:
     """What is asked."""
     classes: ClassDefinitions
     """Definitions of the classes that the session has not seen."""
+    dropped_classes: tuple[int, ...] = ()
+    """Ids of classes that the session has seen and that are told again before they are named; they come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +245,16 @@ class CallPlugin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteExcess:
+    """Note in the audit that a sampler tells of more than counts."""
+
+    session: Session
+    """Its session, which goes on."""
+    text: str
+    """Of what it told how much, and how much of that counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warn:
     """Tell an operator of something."""
 
@@ -273,5 +285,6 @@ Instruction: TypeAlias = (
     | Acknowledge
     | Close
     | CallPlugin
+    | NoteExcess
     | Warn
 )

@@ -37,6 +37,8 @@ class CycleEnd:
     """Runs to stop."""
     leased: Int64s = field(default_factory=lambda: NOBODY)
     """Jobs of which executors may hear now."""
+    added: Members = field(default_factory=lambda: Members.of([], []))
+    """Members of runs under way of which they may hear now."""
     rows: tuple[ExecutorRows, ...] = ()
     """Their rows."""
     round_number: int = 0

@@ -38,6 +38,7 @@ from argosy_core.leader.events import (
     MarkerPublished,
     Moment,
     MovesNamed,
+    NodesChosen,
     Origin,
     OriginKind,
     PluginAnswered,
@@ -123,6 +124,7 @@ class LeaderMachine:
             RunsSeen: lambda event: self._sessions.stop_unknown(event.session, event.runs),
             CapacityTold: self._take_capacity,
             AmountsHeld: self._take_amounts,
+            NodesChosen: self._take_nodes,
             MovesNamed: self._take_moves,
             SamplerReady: self._take_ready,
             SampleAnswered: self._take_sample,
@@ -326,6 +328,12 @@ class LeaderMachine:
         held = self._sessions.take_amounts(event)
         if held is not None:
             self._cycle.note_held(held)
+
+    def _take_nodes(self, event: NodesChosen) -> None:
+        self._sessions.note_contact(event.session)
+        placed = self._sessions.take_nodes(event)
+        if placed is not None:
+            self._cycle.note_placed(placed)
 
     def _take_moves(self, event: MovesNamed) -> None:
         self._sessions.note_contact(event.session)

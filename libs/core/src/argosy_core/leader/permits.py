@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Bools, Float64s, Int8s, Int32s, Int64s
+from argosy_core.arrays import Bools, Float64s, Int8s, Int32s, Int64s, has_true, true_places
 from argosy_core.framework import Framework, JobBatch, PermitBatch, Point, Verdicts, objects
 from argosy_core.job.tables.live import CANCEL_REQUESTED, IN_FLIGHT
 from argosy_core.leader.events import PluginAnswered, StatesReported
@@ -192,7 +192,7 @@ class Permits:
 
     def _ask(self, held: _Held) -> None:
         """Ask the permit plugins about what is new and what waits, all together."""
-        asked = np.flatnonzero(held.stage == _ASKED)
+        asked = true_places(held.stage == _ASKED)
         if not asked.size:
             return
         self._asked_s = now_s = self._term.now.mono_s
@@ -210,14 +210,14 @@ class Permits:
     def _expire(self, held: _Held) -> None:
         """Deny what has waited for too long."""
         now_s = self._term.now.mono_s
-        for line in np.flatnonzero((held.stage < _READY) & (held.deadline_s <= now_s)).tolist():
+        for line in true_places((held.stage < _READY) & (held.deadline_s <= now_s)).tolist():
             said = held.text[line] or "pre-bind has not answered"
             held.text[line] = f"{said}; given up after {now_s - held.since_s[line]:.0f} s"
             held.stage[line] = _DENIED
 
     def _begin_calls(self, held: _Held) -> None:
         """Have the pre-bind plugins called, unless too many calls are under way."""
-        lines = np.flatnonzero(held.stage == _PERMITTED)
+        lines = true_places(held.stage == _PERMITTED)
         if not lines.size or len(self._calls) >= _MOST_CALLS:
             return
         self._call_count += 1
@@ -235,7 +235,7 @@ class Permits:
         held = self._held
         if held is None:
             return
-        mine = np.flatnonzero(held.call == event.number)
+        mine = true_places(held.call == event.number)
         lines = held.line[mine]
         held.stage[mine] = np.where(event.verdicts.denied[lines], _DENIED, _READY)
         held.text[mine] = event.verdicts.texts[lines]
@@ -268,7 +268,7 @@ class Permits:
             live = self._term.state.live
             slots = live.slots(published.handle)
             lost = (slots < 0) | (live.run_state[slots] == 0) | (live.attempt[slots] != published.attempt)
-            if lost.any():
+            if has_true(lost):
                 self._unreserve(published.take(lost))
 
     def note_reports(self, reported: Iterable[StatesReported]) -> None:
@@ -286,7 +286,7 @@ class Permits:
             first &= live.cluster[slots] == (-1 if cluster is None else cluster)
             slots, which = np.unique(slots[first], return_index=True)
             is_there = ~np.isin(columns.state[first][which], (OBJECT_FAILED, OBJECT_CANCELLED, OBJECT_LOST))
-            if is_there.any():
+            if has_true(is_there):
                 self._framework.post_bind(self._batch(slots[is_there]))
             if not is_there.all():
                 self._unreserve(self._batch(slots[~is_there]))

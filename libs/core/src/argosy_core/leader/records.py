@@ -63,6 +63,7 @@ def most_bytes(plan: LeasePlan) -> int:
     return (
         _HEAD_BYTES
         + _lease_bytes(plan) * plan.handle.size
+        + _added_bytes(plan)
         + _RUN_BYTES * len(plan.stops)
         + _FAILED_BYTES * plan.failed_handle.size
         + _ATTEMPTED_BYTES * state.attempted_handle.size
@@ -99,7 +100,18 @@ def _cut_state(state: RoundStateColumns, max_bytes: int) -> RoundStateColumns:
 
 
 def _size(plan: LeasePlan) -> int:
-    return int(plan.handle.size + len(plan.stops) + plan.failed_handle.size)
+    return int(plan.handle.size + len(plan.stops) + plan.failed_handle.size + _added_count(plan))
+
+
+def _added_count(plan: LeasePlan) -> int:
+    return 0 if plan.added is None else len(plan.added.members)
+
+
+def _added_bytes(plan: LeasePlan) -> int:
+    if plan.added is None:
+        return 0
+    names = _text_bytes(plan.added.nodes) + _text_bytes(plan.added.clusters)
+    return (_LEASE_BYTES + _MEMBER_BYTES) * len(plan.added.members) + names
 
 
 def _halves(plan: LeasePlan) -> list[LeasePlan]:
@@ -109,7 +121,8 @@ def _halves(plan: LeasePlan) -> list[LeasePlan]:
         ends = np.append(plan.handle[1:] != plan.handle[:-1], True)
         leases += int(np.argmax(ends[leases - 1 :]))
     first = _part(plan, slice(0, leases), slice(0, stops), slice(0, failed))
-    second = _part(plan, slice(leases, None), slice(stops, None), slice(failed, None))
+    # A round adds few members, which stay together.
+    second = _part(replace(plan, added=None), slice(leases, None), slice(stops, None), slice(failed, None))
     return [part for part in (first, second) if _size(part)]
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Int64s
+from argosy_core.arrays import Int64s, true_places
 from argosy_core.errors import InvalidRequest
 from argosy_core.leader.events import CommitAnswered, OriginKind, SampleAnswered, Session
 from argosy_core.leader.instructions import Close, Warn
@@ -54,7 +54,7 @@ class RoundRequests:
         try:
             round_ = self._round = begin_round(term.state, term.now.db_s, term.rng)
         except Exception as error:
-            waiting = np.flatnonzero(term.state.classes.waiting_count > 0)
+            waiting = true_places(term.state.classes.waiting_count > 0)
             if not waiting.size:
                 raise
             self._abandon(waiting, error)

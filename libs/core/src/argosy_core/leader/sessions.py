@@ -13,12 +13,22 @@ import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.tables.members import Members
-from argosy_core.job.tables.rows import HeldAmounts
-from argosy_core.leader.events import AmountsHeld, Bound, CapacityTold, ClusterSettings, MovesNamed, Role, Session
+from argosy_core.job.tables.rows import HeldAmounts, PlacedNodes
+from argosy_core.leader.events import (
+    AmountsHeld,
+    Bound,
+    CapacityTold,
+    ClusterSettings,
+    MovesNamed,
+    NodesChosen,
+    Role,
+    Session,
+)
 from argosy_core.leader.instructions import (
     ClassDefinitions,
     Close,
     Listen,
+    NoteExcess,
     SendCommit,
     SendCordons,
     SendPlacements,
@@ -42,11 +52,16 @@ from argosy_core.scheduler import (
     rows_missing,
     set_cluster,
     take_held_amounts,
+    take_nodes,
     update_capacity,
 )
 
 __all__ = ["ClusterSessions"]
 
+_EXCESS_PERIOD_S = 3600.0
+"""Time between two records of a cluster's capacity that does not count: 24 rows of the audit in a day."""
+_MAX_SAID = 8
+"""Resources that one of them names."""
 _TOO_FULL = "its node is too full, and it may be moved"
 
 
@@ -57,6 +72,8 @@ class _SamplerLink:
     session: Session
     ready: bool = False
     sent_classes: set[int] = field(default_factory=set)
+    drop_count: int = 0
+    """How often the pool had dropped classes when it was looked last which of those sent are gone."""
     releases: list[ClusterRuns] = field(default_factory=list)
     oldest_release_s: float = 0.0
 
@@ -81,6 +98,8 @@ class ClusterSessions:
         self.has_departures = False
         """Whether a process left since contacts were last stored: its successor waits for that."""
         self._silent_from_s: dict[str, float] = {}
+        self._excess_due_s: dict[str, float] = {}
+        """When operators may be told again of capacity that does not count."""
 
     # --- coming and going ---------------------------------------------------------------------------------------------
 
@@ -137,7 +156,8 @@ class ClusterSessions:
         unstored = np.array(sorted(term.unstored), dtype=np.int64)
         # Stops first: what a predecessor has deleted already must not be made again for want of the word that it goes.
         self.send_stops(lacking.stops)
-        self.send_rows(lacking.rows.without(unstored) if unstored.size else lacking.rows)
+        rows = lacking.rows.without(unstored) if unstored.size else lacking.rows
+        self.send_rows(rows.without_members(term.unstored_members) if len(term.unstored_members) else rows)
         term.say(Listen(session=session))
 
     def leave(self, session: Session, kept_s: float | None) -> bool:
@@ -193,6 +213,8 @@ class ClusterSessions:
             connected=link is not None and link.ready and self._is_executed(cluster),
             cordoned=settings is not None and settings.cordoned,
             cordoned_nodes=settings.cordoned_nodes if settings is not None else (),
+            max_capacity=settings.max_capacity if settings is not None else (),
+            delegated=settings is not None and settings.delegated,
             incarnation=link.session.incarnation if link is not None else incarnation,
         )
         set_cluster(self._term.state, view)
@@ -209,8 +231,20 @@ class ClusterSessions:
             update_capacity(state, event.session.cluster, event.columns)
         except InvalidRequest as error:
             self._term.say(Close(session=event.session, reason=error.message, is_fault=True))
+        else:
+            self._note_excess(event.session)
         # What is known already, because this leader took it or gave it back, is no news.
         return state.change_count != before
+
+    def _note_excess(self, session: Session) -> None:
+        """Tell operators of capacity that does not count, of each cluster seldom, for it decides how often it lies."""
+        term = self._term
+        uncounted = term.state.clusters.uncounted(session.cluster)
+        if uncounted and term.now.mono_s >= self._excess_due_s.get(session.cluster, -math.inf):
+            self._excess_due_s[session.cluster] = term.now.mono_s + _EXCESS_PERIOD_S
+            said = [f"{name} {told}, of which {most} count" for name, (told, most) in uncounted.items()]
+            more = f", and {len(said) - _MAX_SAID} more" if len(said) > _MAX_SAID else ""
+            term.say(NoteExcess(session=session, text=f"tells {', '.join(said[:_MAX_SAID])}{more}"))
 
     def take_amounts(self, event: AmountsHeld) -> HeldAmounts | None:
         """Count runs with what a sampler says that they hold; return what is to be stored, None if nothing is."""
@@ -223,6 +257,13 @@ class ClusterSessions:
             term.say(Close(session=event.session, reason=error.message, is_fault=True))
             return None
         return held if len(held.members) else None
+
+    def take_nodes(self, event: NodesChosen) -> PlacedNodes | None:
+        """Take where a sampler placed what is leased to its cluster; return what is to be stored, None if nothing."""
+        if not self.is_live(event.session):
+            return None
+        placed = take_nodes(self._term.state, event.session.cluster, event.placed)
+        return placed if placed.nodes else None
 
     def take_moves(self, event: MovesNamed) -> bool:
         """Preempt the runs of a cluster that its sampler names; return whether any is preempted by that."""
@@ -258,8 +299,9 @@ class ClusterSessions:
         if link is None or not link.ready:
             return False
         self._send_releases(link)
+        dropped = self._dropped(link)
         classes = self._unseen(link, request.class_ids.tolist())
-        self._term.say(SendSample(session=link.session, request=request, classes=classes))
+        self._term.say(SendSample(session=link.session, request=request, classes=classes, dropped_classes=dropped))
         return True
 
     def send_commit(self, request: CommitRequest) -> bool:
@@ -277,6 +319,16 @@ class ClusterSessions:
             return ()
         link.sent_classes.update(unseen)
         return tuple(zip(unseen, class_definitions(self._term.state, unseen), strict=True))
+
+    def _dropped(self, link: _SamplerLink) -> tuple[int, ...]:
+        """Return the classes that a session has seen and that the pool has dropped, and note that it lacks them now."""
+        classes = self._term.state.classes
+        if link.drop_count == classes.drop_count:
+            return ()
+        link.drop_count = classes.drop_count
+        dropped = tuple(sorted(class_id for class_id in link.sent_classes if class_id not in classes.ids))
+        link.sent_classes.difference_update(dropped)
+        return dropped
 
     def release(self, runs: ClusterRuns) -> None:
         """Tell a cluster's sampler of placements that ended; one without a session gets the full list when it comes.

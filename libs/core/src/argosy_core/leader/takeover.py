@@ -19,6 +19,7 @@ import numpy as np
 
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation
+from argosy_core.job.tables.members import MemberSet
 from argosy_core.leader.cycle import Cycle
 from argosy_core.leader.events import (
     ChangesRead,
@@ -258,6 +259,7 @@ class Takeover:
         """Take back what the database refused, before any executor can ask for its rows, and let clusters in."""
         self.is_over = True
         self._term.unstored.clear()
+        self._term.unstored_members = MemberSet()
         refused = np.concatenate([NOBODY, *self._refused])
         self._sessions.await_executors()
         self._term.say(Serve())

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from argosy_core.arrays import Int64s
+from argosy_core.job.tables.members import MemberSet
 from argosy_core.leader.events import ChangedSettings, Moment, Origin
 from argosy_core.leader.instructions import Instruction
 from argosy_core.leader.settings import MachineSettings
@@ -92,6 +93,8 @@ class Term:
         self.suspects: frozenset[Origin] = frozenset()
         """What ended a term before."""
         self.phase = Phase.LOADING
+        self.unstored_members = MemberSet()
+        """Members that runs got, whose rows are not stored yet."""
         self.unstored: set[int] = set()
         """Jobs whose lease is taken in here and not stored yet: no executor may hear of it."""
         self.settings_version = 0

@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from argosy_core.job.tables.rows import HeldAmounts, JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
+from argosy_core.job.tables.members import Members
+from argosy_core.job.tables.rows import (
+    HeldAmounts,
+    JobUpdates,
+    NewObjects,
+    NewRuns,
+    ObjectUpdates,
+    PlacedNodes,
+    RunUpdates,
+)
 from argosy_core.scheduler import EventDraft, Refusals, RoundStateColumns, StateEffects
 
 __all__ = ["SetAside", "Transaction"]
@@ -52,9 +61,15 @@ class Transaction:
     """Ends of jobs."""
     held: HeldAmounts | None = None
     """What live runs hold by now, where that is not what was stored."""
+    placed: PlacedNodes | None = None
+    """Where runs are that were leased to their cluster as a whole."""
     new_runs: NewRuns | None = None
     """Leases."""
     new_objects: NewObjects | None = None
+    """Their objects."""
+    added_runs: NewRuns | None = None
+    """Members that runs under way get, which nothing refuses."""
+    added_objects: NewObjects | None = None
     """Their objects."""
     log: tuple[int, int] | None = None
     """(expected, new) position up to which the log is applied."""
@@ -93,6 +108,17 @@ class Transaction:
         if runs.handle.size:
             self.new_runs, self.new_objects = runs, objects
 
+    def add_members(self, runs: NewRuns, objects: NewObjects) -> None:
+        """Set the rows of members that a plan adds to runs."""
+        if runs.handle.size:
+            self.added_runs, self.added_objects = runs, objects
+
+    @property
+    def added(self) -> Members:
+        """Return the members that runs get."""
+        runs = self.added_runs
+        return Members.of([], []) if runs is None else Members.of(runs.handle, runs.attempt, runs.member)
+
     def is_empty(self) -> bool:
         """Return whether there is nothing to write; counts of waiting jobs alone are nothing."""
         return not (
@@ -103,7 +129,9 @@ class Transaction:
             or self.run_ends
             or self.job_ends
             or self.held is not None
+            or self.placed is not None
             or self.new_runs is not None
+            or self.added_runs is not None
             or self.log is not None
             or self.round_state is not None
             or self.set_aside

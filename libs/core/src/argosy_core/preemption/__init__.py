@@ -7,6 +7,6 @@ Source: 003 "Preemption"; design section 5, "Round" 7.
 
 from __future__ import annotations
 
-from argosy_core.preemption.victims import Candidates, Excess, Victims, choose_victims
+from argosy_core.preemption.victims import Candidates, Excess, Victims, choose_victims, choose_victims_of_nodes
 
-__all__ = ["Candidates", "Excess", "Victims", "choose_victims"]
+__all__ = ["Candidates", "Excess", "Victims", "choose_victims", "choose_victims_of_nodes"]

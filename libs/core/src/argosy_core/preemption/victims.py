@@ -1,4 +1,4 @@
-"""Victims for one job: on one node, of queues that stay at or over their shares without them.
+"""Victims for one job: on one node, or for a gang on some, of queues that stay at or over their shares without them.
 
 A job may have others preempted only if the flow of its queue is at or under its fair share with it, and only from
 queues that hold their fair shares even without the victims; usage is no larger than flow, so these are over their
@@ -17,7 +17,7 @@ import numpy as np
 
 from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
 
-__all__ = ["Candidates", "Excess", "Victims", "choose_victims"]
+__all__ = ["Candidates", "Excess", "Victims", "choose_victims", "choose_victims_of_nodes"]
 
 _ROUNDING_CORES: Final = 1e-4
 """What sums of usages may be off; less than the smallest job has."""
@@ -164,3 +164,52 @@ def _cover(demand: Int64s, left: Candidates, over: Float64s, order: Int64s) -> l
             missing = missing + left.amounts[row]
             taken.remove(row)
     return taken
+
+
+def choose_victims_of_nodes(
+    missing: Int64s, queue: int, candidates: Candidates, excess: Excess
+) -> tuple[tuple[int, ...], float] | None:
+    """Return the runs with the least lost work that give back what is missing on several nodes, and the work lost.
+
+    Runs are taken whole, in the order of the work that is lost per core freed, and none that is not needed. None if
+    those that may go do not give back all of it.
+
+    Args:
+        missing: (n, resource) what must come free on each of n nodes, base units; 0 or less where enough is.
+        queue: Queue of the job, whose own runs are no victims.
+        candidates: Runs that may be preempted now; nodes are 0 to n - 1.
+        excess: How far queues are over their shares; it is not changed.
+
+    Complexity: O(candidates log candidates) in NumPy, and O(members) for each run that is taken.
+    """
+    over, missing = excess.over(), missing.copy()
+    left = candidates.only((candidates.queue != queue) & (candidates.cores <= over[candidates.queue]))
+    order = np.lexsort((left.run, left.cores, left.elapsed_s))
+    runs = dict.fromkeys(left.run[order].tolist())
+    rows_of: dict[int, list[int]] = {}
+    for row in order.tolist():
+        rows_of.setdefault(int(left.run[row]), []).append(row)
+    taken: list[int] = []
+    for run in runs:
+        rows = rows_of[run]
+        node, amounts, first = left.node[rows], left.amounts[rows], rows[0]
+        if left.cores[first] > over[left.queue[first]] or not ((amounts > 0) & (missing[node] > 0)).any():
+            continue
+        over[left.queue[first]] -= left.cores[first]
+        np.subtract.at(missing, node, amounts)
+        taken.append(run)
+        if not (missing > 0).any():
+            break
+    if (missing > 0).any():
+        return None
+
+    def lost_core_s(run: int) -> float:
+        return float(left.elapsed_s[rows_of[run][0]] * left.cores[rows_of[run][0]])
+
+    for run in sorted(taken, key=lost_core_s, reverse=True):
+        without = missing.copy()
+        np.add.at(without, left.node[rows_of[run]], left.amounts[rows_of[run]])
+        if not (without > 0).any():
+            missing = without
+            taken.remove(run)
+    return tuple(taken), sum(lost_core_s(run) for run in taken)

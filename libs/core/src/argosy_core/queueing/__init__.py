@@ -8,7 +8,7 @@ from argosy_core.queueing.flow import advance_flow, flow_keys, time_to_level_s
 from argosy_core.queueing.limits import RATE_BURST_S, Excess, QueueLimits, keep_within
 from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.tree import QueueTree
-from argosy_core.queueing.usage import MICRO, most_usage, percent_text, to_cores, weigh_rows, weigh_vector
+from argosy_core.queueing.usage import MICRO, most_usage, percent_text, to_cores, weigh_vector
 from argosy_core.queueing.water_filling import fill_water, fill_water_of
 from argosy_core.queueing.weights import ResourceWeights, StoredWeight
 
@@ -37,6 +37,5 @@ __all__ = [
     "time_to_level_s",
     "to_cores",
     "walk",
-    "weigh_rows",
     "weigh_vector",
 ]

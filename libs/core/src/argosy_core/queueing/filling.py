@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import find_begins
+from argosy_core.arrays import find_begins, has_true, true_places
 from argosy_core.queueing.flow import flow_keys
 from argosy_core.queueing.tree import QueueTree
 from argosy_core.queueing.usage import MICRO
@@ -215,7 +215,7 @@ class _Window:
         certain = before_others = slots.size
         self._ends = self._ends[:, :0]
         more = ~self._exhausted[opened] & (sizes > 0)
-        if more.any():
+        if has_true(more):
             # The last job seen of a queue with more to come is certain, what stands behind it is not.
             position = np.empty(slots.size, dtype=np.int64)
             position[order] = np.arange(slots.size)
@@ -250,7 +250,7 @@ def _end(seen: Filled, kept: Bools, limits: FillingLimits) -> int | None:
     count_before: Int64s = np.cumsum(counted) - counted
     ended = (usage_before > limits.usage_limit) & (count_before >= limits.min_count)
     ended |= count_before >= limits.max_count
-    return int(np.argmax(ended)) if ended.any() else None
+    return int(np.argmax(ended)) if has_true(ended) else None
 
 
 def fill(queues: FillingQueues, limits: FillingLimits) -> Filled:
@@ -278,16 +278,16 @@ def fill(queues: FillingQueues, limits: FillingLimits) -> Filled:
         end = _end(seen, kept, limits)
         sure = min(certain, before_others)
         if end is not None and end <= sure:
-            return seen.take(np.flatnonzero(kept[:end]))
+            return seen.take(true_places(kept[:end]))
         taken = np.bincount(seen.classes[:sure][kept[:sure]], minlength=available.size)
         if (taken >= available).all():
-            return seen.take(np.flatnonzero(kept[:sure]))
+            return seen.take(true_places(kept[:sure]))
         wanted = seen.slots.size + 1 if end is None else end
         went_on = before_others < wanted and window.open_more()
         if certain < wanted:
             went_on |= window.widen(wanted)
         if not went_on:
-            return seen.take(np.flatnonzero(kept if end is None else kept[:end]))
+            return seen.take(true_places(kept if end is None else kept[:end]))
 
 
 def walk(queues: FillingQueues, jobs: Filled, place: Callable[[int, int], bool]) -> npt.NDArray[np.intp]:

@@ -21,9 +21,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
+
 __all__ = ["Backlog", "Entries"]
 
 _SWEEP_SLACK: Final = 4096
+_FEWEST_LOOKED_AT: Final = 128
+"""Entries that are looked at together, at least: fewer cost as much."""
 _NO_CLASSES: Final = np.zeros(0, dtype=np.int32)
 
 
@@ -117,7 +121,7 @@ class _Run:
         if self._skipped_to[view] <= self.head:
             self._skipped_classes[view] = _NO_CLASSES
             return 0
-        if wanted[self._skipped_classes[view]].any():
+        if has_true(wanted[self._skipped_classes[view]]):
             self.look_again(view)
             return 0
         return self._skipped_to[view] - self.head
@@ -209,7 +213,7 @@ class Backlog:
 
     def _sweep(self, entries: Entries) -> Entries:
         """Return the entries that count, sorted, as a copy."""
-        return entries.take(np.flatnonzero(self._valid(entries))).sorted()
+        return entries.take(true_places(self._valid(entries))).sorted()
 
     def heads(self, count: int, wanted: Wanted = None, view: int = 0) -> tuple[npt.NDArray[np.int32], bool]:
         """Return the slots of the first jobs of wanted classes in order, at most `count`, and whether these are all.
@@ -238,12 +242,12 @@ class Backlog:
             merged = merged.take(np.sort(np.unique(handles, return_index=True)[1]))
             handles = merged.handle
         repeated = handles[1:] == handles[:-1]
-        slots = merged.slot[np.concatenate([[True], ~repeated])] if repeated.any() else merged.slot
+        slots = merged.slot[np.concatenate([[True], ~repeated])] if has_true(repeated) else merged.slot
         return slots[:count], exhausted and slots.size <= count
 
     def _head_of(self, run: _Run, count: int, wanted: Wanted, view: int) -> tuple[Entries, bool]:
         """Return the first `count` entries of a run that count and are wanted, and whether it has no more."""
-        begin, step = 0 if wanted is None else run.skipped(view, wanted), count
+        begin, step = 0 if wanted is None else run.skipped(view, wanted), max(count, _FEWEST_LOOKED_AT)
         while True:
             window = run.window(step, begin)
             valid = self._valid(window)
@@ -255,14 +259,14 @@ class Backlog:
             if wanted is not None:
                 # The slot of an entry that counts no more may have a class of its own by now, or none.
                 classes = self._class_of(window.slot)
-                rows = np.flatnonzero(valid & wanted.take(classes, mode="clip"))
+                rows = true_places(valid & wanted.take(classes, mode="clip"))
                 first = int(rows[0]) if rows.size else len(window)
                 if first:
                     run.skip(view, begin + first, classes[:first][valid[:first]])
                     begin += first
                     window, rows = window.take(slice(first, None)), rows - first
             else:
-                rows = np.flatnonzero(valid)
+                rows = true_places(valid)
             all_of_it = begin + len(window) >= len(run)
             if all_of_it or rows.size >= count:
                 return window.take(rows[:count]), all_of_it and rows.size <= count
@@ -283,6 +287,6 @@ class Backlog:
             earlier = window.handle < own[-1]
             for column, value in zip(reversed(columns), reversed(own[:-1]), strict=True):
                 earlier = (column < value) | ((column == value) & earlier)
-            before = window.take(np.flatnonzero(earlier))
+            before = window.take(true_places(earlier))
             handles.append(before.handle[self._valid(before)])
         return int(np.unique(np.concatenate(handles)).size) if handles else 0

@@ -10,6 +10,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
+
 __all__ = ["fill_water", "fill_water_of"]
 
 _ROUNDING: Final = 1e-12
@@ -34,7 +36,7 @@ def fill_water(
     allocation = np.zeros(demands.size, dtype=np.float64)
     left = max(capacity, 0.0)
     for chosen, shares in ((weights > 0, weights), (weights <= 0, np.ones_like(weights))):
-        rows = np.flatnonzero(chosen & (demands > 0))
+        rows = true_places(chosen & (demands > 0))
         if rows.size == 0 or left <= 0:
             continue
         # Levels at which demands are met, ascending: below its own level a queue takes its weight's part.
@@ -85,14 +87,14 @@ def fill_water_of(
     share = np.where(weights > 0, weights, 1.0)
     for is_first in (True, False):
         rising = (weights[owner] > 0) == is_first
-        while rising.any():
-            rows = np.flatnonzero(rising)
+        while has_true(rising):
+            rows = true_places(rising)
             stopped = np.bincount(owner, np.where(rising, 0.0, given * sizes), weights.size)[owner[rows]]
             full = np.bincount(owner[rows], sizes[rows], weights.size)[owner[rows]]
             met = (stopped + full) / share[owner[rows]]
             used = np.where(rising, 0.0, given) @ demands
             level, scarce = _first_used_up(demands[rows], stopped / share[owner[rows]], met, capacity - used)
-            part = (level * share[owner[rows]] - stopped) / full if scarce.any() else np.ones(rows.size)
+            part = (level * share[owner[rows]] - stopped) / full if has_true(scarce) else np.ones(rows.size)
             given[rows] = np.maximum(given[rows], np.clip(part, 0.0, 1.0))
             rising[rows[(demands[rows][:, scarce] > 0).any(axis=1) | (given[rows] >= 1.0)]] = False
     return given
@@ -122,7 +124,7 @@ def _first_used_up(
     began = began[::-1].cumsum(axis=0)[::-1] - began
     needed = risen + later * levels[:, None] - began
     over = needed > np.maximum(left, 0.0) * (1 + _ROUNDING) + _ROUNDING
-    if not over.any():
+    if not has_true(over):
         return float(levels[-1]), np.zeros(left.size, dtype=np.bool_)
     found = np.full(left.size, np.inf)
     for resource in np.flatnonzero(over.any(axis=0)).tolist():

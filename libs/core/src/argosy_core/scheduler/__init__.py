@@ -60,11 +60,15 @@ Executors::
     forget_cluster(state, cluster, now_s) -> StateEffects         # runs lost, jobs queued again
     preempt(state, slots, reason) -> slots                        # runs that the next round stops
     take_held_amounts(state, HeldAmounts, now_s, cluster) -> HeldAmounts     # pods resized in place; what is news
+    take_nodes(state, cluster, PlacedNodes) -> PlacedNodes                   # where delegated clusters placed runs
 
 Views::
 
     explain(state, handle, now_s) -> Explanation | None
     explain_by_nodes(explanation, definition, tables, clusters=...) -> Explanation
+    standings(state, handles) -> {handle: (stage, reason)}        # and for lists:
+    reason_by_nodes(reason, definition, tables, clusters=..., is_of_queue=...) -> WaitReason
+    pending_handles(state) -> list[int]
     shares(state, now_s) -> PoolShares
     count_waiting(state) -> dict[WaitReason, int]
     last_choice_job_sets(state, cluster, now_s) -> by node
@@ -84,27 +88,37 @@ from argosy_core.scheduler.columns.messages import (
     JobColumns,
     JobSetView,
     Missing,
-    PromiseColumns,
     QueueView,
     RoundStateColumns,
     SpecReference,
     StateColumns,
 )
-from argosy_core.scheduler.explain.causes import ClusterStanding, explain_by_nodes
-from argosy_core.scheduler.explain.outlook import QueueBefore, QueueStanding, StartBand
+from argosy_core.scheduler.explain.causes import (
+    ClusterStanding,
+    explain_by_nodes,
+    may_be_put_by_nodes,
+    reason_by_nodes,
+)
+from argosy_core.scheduler.explain.dump import dump, last_round
+from argosy_core.scheduler.explain.outlook import QueueStanding, StartBand
 from argosy_core.scheduler.explain.views import (
     ClusterReason,
     Explanation,
     FilterCount,
-    ToldPromise,
     count_waiting,
-    dump,
     explain,
     last_choice_job_sets,
-    last_round,
+    pending_handles,
     standings,
 )
-from argosy_core.scheduler.incoming.ingest import apply_ingested, draft_ingest, give_up_placements, refuse_leases
+from argosy_core.scheduler.incoming.ingest import (
+    apply_ingested,
+    draft_added,
+    draft_ingest,
+    give_up_placements,
+    refuse_leases,
+    rows_of,
+)
 from argosy_core.scheduler.incoming.intake import (
     class_definitions,
     define_classes,
@@ -120,11 +134,10 @@ from argosy_core.scheduler.incoming.intake import (
     update_capacity,
 )
 from argosy_core.scheduler.incoming.orphans import cancel_orphans
-from argosy_core.scheduler.incoming.unfit import UnfitJobs, fail_unfit, settle_missing
+from argosy_core.scheduler.incoming.unfit import fail_unfit, settle_missing
 from argosy_core.scheduler.invariants import check_invariants
 from argosy_core.scheduler.memory.held_amounts import take_held_amounts
-from argosy_core.scheduler.memory.promised import BrokenBy, PromisedStart
-from argosy_core.scheduler.memory.results import RoundStatistics
+from argosy_core.scheduler.memory.promised import PromisedStart
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.tables import MAX_NODES, MAX_TOTAL, check_growth
 from argosy_core.scheduler.outgoing.effects import (
@@ -136,13 +149,9 @@ from argosy_core.scheduler.outgoing.effects import (
     LoadedColumns,
     LoadedObjects,
     LoadedRuns,
-    RecoverEffects,
-    RefusedEffects,
-    RowsMissing,
     StateEffects,
-    TakeEffects,
 )
-from argosy_core.scheduler.outgoing.events import EventDraft, EventGroup
+from argosy_core.scheduler.outgoing.events import EventDraft
 from argosy_core.scheduler.outgoing.refusals import Refusals
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
 from argosy_core.scheduler.rounds.plan import lease_columns
@@ -155,6 +164,7 @@ from argosy_core.scheduler.runs.outcomes import (
     unheard_states,
 )
 from argosy_core.scheduler.runs.preempting import preempt
+from argosy_core.scheduler.runs.returning import take_nodes
 from argosy_core.scheduler.settings import RoundSettings
 from argosy_core.scheduler.tuning import change_settings
 from argosy_core.scheduler.turns.asking import hold_up
@@ -163,7 +173,6 @@ from argosy_core.scheduler.turns.shares import PoolShares, QueueShares, Resource
 __all__ = [
     "MAX_NODES",
     "MAX_TOTAL",
-    "BrokenBy",
     "CapacityColumns",
     "ChangeRequestColumns",
     "ChangeRequestEffects",
@@ -174,7 +183,6 @@ __all__ = [
     "EndedJobs",
     "EndedMembers",
     "EventDraft",
-    "EventGroup",
     "ExecutorRows",
     "Explanation",
     "FilterCount",
@@ -188,29 +196,20 @@ __all__ = [
     "Missing",
     "PoolShares",
     "PoolState",
-    "PromiseColumns",
     "PromisedStart",
-    "QueueBefore",
     "QueueShares",
     "QueueStanding",
     "QueueView",
-    "RecoverEffects",
     "Refusals",
-    "RefusedEffects",
     "ResourceCapacity",
     "ResourceShares",
     "Round",
     "RoundSettings",
     "RoundStateColumns",
-    "RoundStatistics",
-    "RowsMissing",
     "SpecReference",
     "StartBand",
     "StateColumns",
     "StateEffects",
-    "TakeEffects",
-    "ToldPromise",
-    "UnfitJobs",
     "adopt_plan",
     "apply_ingested",
     "begin_round",
@@ -222,6 +221,7 @@ __all__ = [
     "count_waiting",
     "define_classes",
     "define_job_sets",
+    "draft_added",
     "draft_ingest",
     "dump",
     "explain",
@@ -234,16 +234,20 @@ __all__ = [
     "last_choice_job_sets",
     "last_round",
     "lease_columns",
+    "may_be_put_by_nodes",
     "missing",
     "next_due_s",
     "note_ended",
+    "pending_handles",
     "placements_of",
     "preempt",
     "queue_weights",
+    "reason_by_nodes",
     "recover",
     "refuse_leases",
     "remove_queues",
     "rows_missing",
+    "rows_of",
     "set_cluster",
     "set_queues",
     "settle_missing",
@@ -253,6 +257,7 @@ __all__ = [
     "take_change_requests",
     "take_held_amounts",
     "take_jobs",
+    "take_nodes",
     "take_states",
     "unheard_states",
     "update_capacity",

@@ -19,6 +19,7 @@ from argosy_core.scheduler.columns.codes import (
     JOB_QUEUED,
     JOB_RUNNING,
 )
+from argosy_core.scheduler.memory.extras import preemptible_part
 from argosy_core.scheduler.memory.run_members import run_states
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.runs.preempting import are_preempted
@@ -81,7 +82,9 @@ def _check_members(state: PoolState, slots: Int32s) -> None:
     _require(bool((live.run_state[slots] == reached).all()), "a run has got as far as its members")
     places, rows = table.rows(slots)
     counts = live.specs.object_counts(live.spec[slots])[places]
-    _require(bool(((table.bag[rows] >= 0) == (counts > 1)).all()), "members of several objects have a bag row")
+    is_ingested = table.state[rows] > 0  # a member may be in flight to a run under way
+    has_bag = (table.bag[rows] >= 0) == ((counts > 1) & is_ingested)
+    _require(bool(has_bag.all()), "members of several objects have a bag row")
 
 
 def _check_counts(state: PoolState, slots: Int32s) -> None:
@@ -105,13 +108,15 @@ def _check_counts(state: PoolState, slots: Int32s) -> None:
     _require(bool((queues.charged_core_s == charges).all()), "what is charged to a queue is charged for its jobs")
     _require(bool((live.charge_core_s[slots] >= 0).all()), "no charge is below 0")
     _require(not live.charge_core_s[slots[queued | ~ends]].any(), "charged is what runs and has a lifetime")
+    part, preemptible = preemptible_part(live, state.classes, slots, usage), np.zeros(size, dtype=np.int64)
+    np.add.at(preemptible, live.queue[slots[~queued]], part[~queued])
     held, on_hold = ~queued, (live.flags[slots] & ON_HOLD) != 0
     expected = (
         ("queued_count", count(live.queue[slots[queued]], size)),
         ("leased_count", count(live.queue[slots[held]], size)),
         ("usage", total(held)),
         ("preemptible_count", count(live.queue[slots[held & ends]], size)),
-        ("preemptible_usage", total(held & ends)),
+        ("preemptible_usage", preemptible),
         ("on_hold_count", count(live.queue[slots[queued & on_hold]], size)),
         ("queued_usage", total(queued & ~on_hold)),
     )

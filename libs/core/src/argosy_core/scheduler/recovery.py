@@ -36,11 +36,13 @@ from argosy_core.scheduler.columns.rows import job_ends
 from argosy_core.scheduler.incoming.ingest import executor_rows
 from argosy_core.scheduler.incoming.intake import add_jobs, define_job_sets
 from argosy_core.scheduler.memory.held_amounts import take_held_amounts
+from argosy_core.scheduler.memory.replacing import are_extras, may_be_added_to, note_vacancies
 from argosy_core.scheduler.memory.results import BagFailure
 from argosy_core.scheduler.memory.run_members import add_members, follow_members, run_states
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.weighing import weigh_again
 from argosy_core.scheduler.outgoing.effects import (
+    AddedMembers,
     EndedMembers,
     LeasePlan,
     LoadedColumns,
@@ -54,6 +56,7 @@ from argosy_core.scheduler.runs.preempting import recover_preempted
 from argosy_core.scheduler.runs.progress import broken_runs
 from argosy_core.scheduler.runs.retrying import back_off_s, run_back_off_s
 from argosy_core.scheduler.runs.unheard import note_unheard
+from argosy_core.scheduler.turns.growing import note_growth
 from argosy_core.scheduler.turns.lease_rates import empty_buckets
 
 __all__ = ["adopt_plan", "placements_of", "recover", "rows_missing"]
@@ -87,7 +90,7 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
     run_count = _recover_runs(state, loaded)
     held = slots[live.run_state[slots] > 0]
     state.unsent_stops.update(dict.fromkeys(live.handle[asked[live.run_state[asked] > 0]].tolist()))
-    _recover_objects(state, loaded.objects)
+    _recover_objects(state, loaded.objects, now_s)
     if loaded.preempted is not None:
         recover_preempted(state, slots, loaded.preempted)
     time_out_runs(state, now_s)  # the last leader may have stopped them already
@@ -107,6 +110,7 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
     state.raise_flow()
     state.flow_time_s = state.flow_time_s or now_s
     empty_buckets(state, now_s)
+    note_growth(state, now_s)
     return RecoverEffects(
         events=draft, job_updates=updates, job_count=int(slots.size - over.size), run_count=min(run_count, held.size)
     )
@@ -137,7 +141,7 @@ def _recover_runs(state: PoolState, loaded: LoadedColumns) -> int:
     live.flags[held] &= np.uint8(0xFF ^ AWAITING)
     live.state[held] = JOB_LEASED
     state.count_held(held, 1)
-    if runs.member is not None or loaded.ended_members is not None:
+    if runs.member is not None or loaded.ended_members is not None or state.classes.elastic:
         _recover_members(state, loaded, slots[places], node_of[places])
     live.begin_runs(held, RUN_LEASED)
     if runs.charge_core_s is not None:
@@ -161,6 +165,8 @@ def _recover_members(state: PoolState, loaded: LoadedColumns, slots: Int32s, nod
         slots = np.concatenate([slots, gone[of_live]])
         number = np.concatenate([number, ended.members.member[of_live]])
         nodes = np.concatenate([nodes, np.full(int(of_live.sum()), -1, np.int32)])
+    if are_extras(state, slots, number).any():
+        state.note_lifetimes()
     add_members(state, slots, number, nodes)
 
 
@@ -171,7 +177,7 @@ def _recover_ends(state: PoolState, ended: EndedMembers) -> None:
     rows = np.where(slots >= 0, table.find(slots, ended.members.member), -1)
     rows[live.attempt[slots] != ended.members.attempt] = -1
     known = np.flatnonzero(rows >= 0)
-    table.state[rows[known]] = ended.state[known]
+    table.state[rows[known]], table.start_time_us[rows[known]] = ended.state[known], ended.start_time_us[known]
     for place in known[ended.state[known] == RUN_FAILED].tolist():
         failure = BagFailure(
             failure=int(ended.failure[place]), exit_code=int(ended.exit_code[place]), reason=ended.reasons[place]
@@ -180,7 +186,7 @@ def _recover_ends(state: PoolState, ended: EndedMembers) -> None:
     follow_members(state, np.unique(slots[known]))
 
 
-def _recover_objects(state: PoolState, objects: LoadedObjects) -> None:
+def _recover_objects(state: PoolState, objects: LoadedObjects, now_s: float) -> None:
     """Set how far runs have got, and since when, from the rows of their objects."""
     live = state.live
     slots = live.slots(objects.handle)
@@ -192,8 +198,10 @@ def _recover_objects(state: PoolState, objects: LoadedObjects) -> None:
     started_us = objects.start_time_us[chosen]
     of_members = held >= 0
     # All objects of a run carry the same moment, but those that were not reported since it ran.
-    live.start_time_us[slots[started_us > 0]] = started_us[started_us > 0]
-    state.time_limits.note_started(live, np.unique(slots[started_us > 0]))
+    started = slots[started_us > 0]
+    live.start_time_us[started] = started_us[started_us > 0]
+    # Few have a time limit, and to find each run once among all is as much work as all else here.
+    state.time_limits.note_started(live, np.unique(started[live.time_limit_s[started] >= 0]))
     table = live.members
     table.start_time_us[held[of_members & (started_us > 0)]] = started_us[of_members & (started_us > 0)]
     bags = live.bag[slots]
@@ -213,7 +221,8 @@ def _recover_objects(state: PoolState, objects: LoadedObjects) -> None:
         rows = rows[~IS_RUN_TERMINAL[table.state[held[rows]]]]
         table.state[held[rows]] = reached[rows]
         several = np.unique(table.slot)
-        live.run_state[several] = run_states(state, several)[0]
+        live.run_state[several], broken = run_states(state, several)
+        note_vacancies(state, several[~broken], now_s)
         slots = np.concatenate([slots, several])
     ran = (live.run_state[slots] == RUN_RUNNING) | (live.run_state[slots] == RUN_UNKNOWN)
     live.state[slots[ran]] = JOB_RUNNING
@@ -253,6 +262,12 @@ def _recover_round_state(state: PoolState, stored: RoundStateColumns, now_s: flo
     slots = slots[state.stage_is_queued(slots) & ((live.flags[slots] & BACKING_OFF) == 0)]
     state.back_off_until(slots, now_s + back_off_s(state, live.failed_attempts[slots].astype(np.int64)))
     recover_promises(state, stored.promises)
+    members = stored.shrinks.stopping
+    slots = live.slots(members.handle)
+    rows = np.where(slots >= 0, live.members.find(slots, members.member), -1)
+    going = (rows >= 0) & (live.attempt[slots] == members.attempt)
+    going[going] = ~IS_RUN_TERMINAL[live.members.state[rows[going]]]
+    state.extras.restore(replace(stored.shrinks, stopping=members[going]), now_s)
 
 
 def _restore_flows(state: PoolState, queue_ids: Int64s, stored: Float64s, flows: Float64s) -> None:
@@ -301,10 +316,11 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
         live.cluster[slots[mine]] = index
         node_of[mine] = names[which]
     live.node[held] = node_of[firsts][fits[firsts]]
-    if plan.member is not None:
-        add_members(state, slots[rows], plan.member[rows], node_of[rows])
+    if plan.member is not None or state.classes.elastic:
+        add_members(state, slots[rows], plan.members.member[rows], node_of[rows])
     if plan.charge_core_s is not None:
         state.charge(held, plan.charge_core_s[firsts][fits[firsts]])
+    added = _adopt_added(state, plan.added) if plan.added is not None else None
     failed_slots = live.slots(plan.failed_handle)
     failed = np.flatnonzero((failed_slots >= 0) & state.stage_is_queued(failed_slots))
     _leave_order(state, failed_slots[failed])
@@ -319,7 +335,33 @@ def adopt_plan(state: PoolState, plan: LeasePlan) -> LeasePlan:
         stops=plan.stops[:0],
         failed_handle=plan.failed_handle[failed],
         failed_reasons=tuple(plan.failed_reasons[row] for row in failed.tolist()),
+        added=added,
     )
+
+
+def _adopt_added(state: PoolState, added: AddedMembers) -> AddedMembers | None:
+    """Take up members that an earlier leader added to runs that go on, each once; return them, None for none."""
+    live = state.live
+    slots = live.slots(added.members.handle)
+    fits = (slots >= 0) & (live.attempt[slots] == added.members.attempt) & may_be_added_to(state, slots)
+    fits &= np.where(slots >= 0, live.members.find(slots, added.members.member), 0) < 0
+    clusters = np.array([state.clusters.add(name) for name in added.clusters], dtype=np.int64)[added.cluster]
+    state.ensure_class_grid()
+    fits &= (live.cluster[slots] == clusters) & live.members.has(slots)
+    if not fits.any():
+        return None
+    kept = added.take(fits)
+    slots, clusters = slots[fits], clusters[fits]
+    node = np.zeros(slots.size, dtype=np.int32)
+    for cluster in np.unique(clusters).tolist():
+        mine = clusters == cluster
+        names = [kept.nodes[index] for index in kept.node[mine].tolist()]
+        node[mine] = state.clusters.nodes[cluster].intern(names)
+    live.members.add(slots, kept.members.member, node)
+    if are_extras(state, slots, kept.members.member).any():
+        state.note_lifetimes()
+    follow_members(state, np.unique(slots))
+    return kept
 
 
 def _note_overstated(state: PoolState, slots: Int32s, decided: RoundStateColumns) -> None:
@@ -399,6 +441,7 @@ def rows_missing(state: PoolState, cluster: str, known: Members) -> RowsMissing:
     mine = (live.cluster[slots] == index) & (live.run_state[slots] > 0) & ((live.flags[slots] & IN_FLIGHT) == 0)
     slots = slots[mine]
     have = live.live_members(slots)
+    have = have.take(have.state > 0)  # a member in flight has no row yet
     told = known[known.attempt > 0]
     stopping = np.concatenate([slots[(live.flags[slots] & STOP_SENT) != 0], broken_runs(state, slots)])
     strange = told[~told.is_in(have.keys)]

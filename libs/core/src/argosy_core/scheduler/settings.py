@@ -14,13 +14,16 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.permit_rules import PermitRules
 from argosy_core.placement.decision import DecisionProfile
 from argosy_core.placement.strategies import STRATEGIES
-from argosy_core.plugins import decision_framework
+from argosy_core.plugins import PACKING_SCORES, SCORES, decision_framework
 
-__all__ = ["JobOrder", "RoundSettings"]
+__all__ = ["JobOrder", "PromiseOrder", "RoundSettings"]
 
 _MOST_ATTEMPTS: Final = 250
 """Attempts and runs are counted in a byte."""
+_MOST_CHOICE: Final = 1024
+"""Jobs among which the one that is promised a start is chosen: each is looked at after each round."""
 _COUNTS: Final = (
+    "promise_choice",
     "commit_candidate_count",
     "max_round_leases",
     "max_failed_attempts",
@@ -35,6 +38,17 @@ class JobOrder(StrEnum):
     """First come, first served."""
     SMALLEST_AREA = "smallest-area"
     """The smallest product of usage and expected run time first, behind those that have waited for long."""
+
+
+class PromiseOrder(StrEnum):
+    """In which order jobs of a queue that have no room stand for a promised start."""
+
+    QUEUE = "queue"
+    """As they stand in their queue."""
+    SMALLEST_AREA = "smallest-area"
+    """The smallest product of usage and expected run time first, behind those that have waited for long."""
+    RESPONSE_RATIO = "response-ratio"
+    """The longest wait by expected run time first, behind those that have waited for long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +68,23 @@ class RoundSettings:
     job_order: str = JobOrder.SUBMIT
     """In which order jobs of a queue that are equally urgent stand: `submit`, or `smallest-area`: smallest usage times
     expected run time first, which lets most jobs wait for less and large ones for longer."""
+    size_lead_s: float = field(default=0.0, metadata={"may_be_zero": True})
+    """With `job_order` `submit`: how much earlier a job counts as submitted for each doubling of its usage, seconds.
+    Above 0, large jobs find the room that comes free before small ones take it piece by piece."""
     age_bound_s: float = 86_400.0
-    """With `smallest-area`: whoever has waited longer stands in front of all others, oldest first, seconds."""
+    """With an order by area or response ratio: whoever has waited longer stands in front of all others, oldest first,
+    seconds."""
+    promise_order: str = PromiseOrder.QUEUE
+    """In which order jobs of a queue that have no room stand for a promised start: `queue`, as in their queue,
+    `smallest-area`, or `response-ratio`, longest wait by expected run time first. Jobs that find room begin in the
+    order of `job_order` either way."""
+    promise_choice: int = 1
+    """Of so many jobs that stand first in that order the largest is promised a start, at most 1,024: it pays for what
+    stands idle while a node empties, and small ones find room by themselves. 1 is strict order; with 32 or more, nodes
+    are used better, and large jobs of many that wait begin before those that came before them."""
+    promise_one_run: bool = False
+    """Whether a job is promised a start, too, for which the end of a single run makes room. Without it small jobs that
+    come later may take that room; with it they may not, and more nodes stand promised at once."""
     max_round_leases: int = 10_000
     """Jobs that one round samples and commits at most."""
     clusters_to_sample_ratio: float = 0.33
@@ -72,6 +101,10 @@ class RoundSettings:
     spread: bool = True
     """Whether a node's score shrinks with what it is given in a round, so that runs spread over nodes. False fills the
     best node first; for samplers whose scores pack (`most-allocated`, `lost-opportunity`)."""
+    node_score: str = ""
+    """Built-in score by which samplers rank nodes for this pool instead of by their own `scores`: `least-allocated`,
+    `most-allocated`, `lost-opportunity` or `fewest-nodes`; empty leaves it to them. With the last three runs fill the
+    best node first, whatever `spread` says."""
     cluster_spread_weight: float = 0.0
     """Weight of the score that prefers clusters with more free; 0 leaves nodes to be compared by their own scores."""
     max_failed_attempts: int = 10
@@ -132,6 +165,7 @@ class RoundSettings:
             self._require(name, getattr(self, name) > 0, "above 0")
         for name in (
             "waiting_heads",
+            "size_lead_s",
             "minimum_run_s",
             "cluster_spread_weight",
             "promise_after_s",
@@ -143,6 +177,11 @@ class RoundSettings:
         first = f"at least leader.round.back_off_initial_s, which is {self.back_off_initial_s}"
         self._require("back_off_max_s", self.back_off_max_s >= self.back_off_initial_s, first)
         self._require("job_order", self.job_order in list(JobOrder), f"one of {', '.join(JobOrder)}")
+        orders = f"one of {', '.join(PromiseOrder)}"
+        self._require("promise_order", self.promise_order in list(PromiseOrder), orders)
+        self._require("promise_choice", self.promise_choice <= _MOST_CHOICE, f"at most {_MOST_CHOICE}")
+        scores = ["", *SCORES]
+        self._require("node_score", self.node_score in scores, f"empty or one of {', '.join(SCORES)}")
         self._require("strategy", self.strategy in STRATEGIES, f"one of {', '.join(STRATEGIES)}")
         negative = [f"{name}={weight}" for name, weight in self.resource_weights.items() if weight < 0]
         if negative:
@@ -167,4 +206,4 @@ class RoundSettings:
         """
         spread = {"spread-over-clusters": self.cluster_spread_weight} if self.cluster_spread_weight else {}
         framework = decision_framework(plugins, scores={**spread, **(weights or {})})
-        return DecisionProfile(framework=framework, spread=self.spread)
+        return DecisionProfile(framework=framework, spread=self.spread and self.node_score not in PACKING_SCORES)

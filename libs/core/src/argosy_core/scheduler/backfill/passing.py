@@ -8,7 +8,7 @@ Source: design section 5, "Round" 5; section 7, invariant 13; decision 0017.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -38,7 +38,13 @@ class Passing:
     """
 
     def __init__(
-        self, state: PoolState, pool: CandidatePool, jobs: Filled, now_s: float, *, kept: frozenset[int] = frozenset()
+        self,
+        state: PoolState,
+        pool: CandidatePool,
+        jobs: Filled,
+        now_s: float,
+        *,
+        kept: Mapping[int, frozenset[int]] | None = None,
     ) -> None:
         """Find the promised nodes, what is spare there, and the kinds of the jobs.
 
@@ -47,8 +53,8 @@ class Passing:
             pool: Candidates of the round, merged.
             jobs: The jobs of the round.
             now_s: Now.
-            kept: Entries of the candidates that are kept for a gang: for who is over by its moment, and for nobody
-                else.
+            kept: By handle of gangs, entries of the candidates that are kept for them: for who is over by the moment of
+                that gang, and for nobody else.
 
         Complexity: O(live jobs) in NumPy per promise among the candidates, O(jobs) in NumPy.
         """
@@ -61,10 +67,10 @@ class Passing:
         """Clusters of these."""
         reserved = [place.reserve(promise) for place, promise in zip(found, promises, strict=True)]
         self._reserved = Reservations(reserved, width)
-        # Behind the promises of single nodes, as the last column of `is_over`.
-        gathered = [] if state.promises.gathered is None else [state.promises.gathered]
+        # Behind the promises of single nodes, as the last columns of `is_over`.
+        gathered = [state.promises.gathered[handle] for handle in kept or ()]
         is_over = _are_over(state, jobs.slots, [*promises, *gathered], now_s)
-        self._kept = kept
+        self._kept = list(enumerate((kept or {}).values(), start=len(promises)))
         kinds, first, which = np.unique(
             np.column_stack([jobs.classes, is_over]), axis=0, return_index=True, return_inverse=True
         )
@@ -81,10 +87,8 @@ class Passing:
         found = self._barred.get(kind)
         if found is None:
             promised = (entry for place, entry in enumerate(self.entries) if not self._may_pass(kind, place, entry))
-            found = frozenset(promised)
-            if self._kept and not self._is_over[kind, -1]:
-                found |= self._kept
-            self._barred[kind] = found
+            kept = (entries for column, entries in self._kept if not self._is_over[kind, column])
+            found = self._barred[kind] = frozenset(promised).union(*kept)
         return found
 
     def _may_pass(self, kind: int, place: int, entry: int) -> bool:

@@ -32,6 +32,7 @@ from argosy_core.scheduler.columns.messages import PromiseColumns
 from argosy_core.scheduler.memory.promised import BrokenBy, GatheredNodes, PromisedStart
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.work_ends import WorkEnds, expected_run_time_s, find_work, free_beside
+from argosy_core.scheduler.turns.making_room import NOMINATED_S
 from argosy_core.scheduler.turns.prioritise import look_again, waiting_of
 from argosy_core.scheduler.turns.shares import room_below_share
 
@@ -49,8 +50,12 @@ __all__ = [
 
 _MOST_LOOKED_AT: Final = 64
 """Runs of a class that are looked at, the oldest ones."""
+_SOON_S: Final = 10.0
+"""A head of whose class a run ends within this needs no promise: as long as a reason to wait holds by default."""
 KEPT_S: Final = 3600.0
 """How long nodes are kept for one gang without a moment that is known: what runs there may never end."""
+CLEARED: Final = 3
+"""Stored beside kinds of promises: the node is kept for a gang for which runs were stopped there, until a moment."""
 _NEVER_FREE: Final = np.iinfo(np.int64).min // 2
 MOST_PROMISES: Final = 32
 """Promises that stand at once, at most."""
@@ -97,7 +102,7 @@ def find_due(state: PoolState, now_s: float) -> Int32s:
     slots = state.live.slots(np.array(due, dtype=np.int64))
     slots = slots[slots >= 0]
     slots = slots[state.stage_is_queued(slots) & ~state.queues.cordoned[state.live.queue[slots]]]
-    if not slots.size or settings.promised_nodes_ratio == 0:
+    if not slots.size or settings.promised_nodes_ratio == 0 or table.is_choice_old:
         return slots[:0]
     room = room_below_share(state)
     is_below = room[state.live.queue[slots]] >= to_cores(state.job_usage(slots))
@@ -140,7 +145,7 @@ def _has_room_soon(state: PoolState, slot: int, now_s: float) -> bool:
     like = like[np.argsort(live.start_time_us[like], kind="stable")[:_MOST_LOOKED_AT]]
     start_s = live.start_time_us[like] / 1e6
     end_s = start_s + expected_run_time_s(state, like, np.maximum(now_s - start_s, 0.0))
-    return bool((end_s <= now_s + state.settings.wait_expiry_s).any())
+    return bool((end_s <= now_s + _SOON_S).any())
 
 
 def _told_count(state: PoolState) -> int:
@@ -159,6 +164,7 @@ def plan_asking(state: PoolState, slots: Int32s, now_s: float) -> tuple[Int32s, 
     reason = state.waits.reason[classes, : len(clusters)]
     where = ((reason == WaitReason.NO_ROOM) | (reason == WaitReason.NONE)) & clusters.usable()
     where &= (state.classes.node_needs(classes)[:, None] <= clusters.largest).all(axis=2)
+    where &= ~clusters.delegated  # nobody but its sampler says who gets which of its nodes
     return classes, where
 
 
@@ -188,13 +194,14 @@ def review_promises(state: PoolState, now_s: float) -> None:
         table.is_changed = True
         _let_pass(state, promise)
     ends = [math.nextafter(promise.moment_s, math.inf) for promise in table.standing.values()]
-    table.due_s = min([math.inf if table.gathered is None else table.gathered.due_s, *ends])
+    table.due_s = min([math.inf, *(gathered.due_s for gathered in table.gathered.values()), *ends])
 
 
 def _let_pass(state: PoolState, promise: PromisedStart) -> None:
     """Have the jobs asked for again that a promise kept from its node: it ended, or has a later moment."""
     state.waits.end(WaitReason.PROMISED, np.array([promise.cluster]))
     state.change_count += 1
+    state.promises.is_choice_old = state.settings.promise_choice > 1
 
 
 def _hand_on(state: PoolState, promise: PromisedStart, slot: int) -> None:
@@ -277,20 +284,23 @@ def _has_node(state: PoolState, promise: PromisedStart, demand: Int64s) -> bool:
 
 
 def stored_promises(state: PoolState) -> PromiseColumns:
-    """Return the promises that stand, as the next leader takes them up; that of a gang has a row for each node."""
-    clusters, gathered = state.clusters, state.promises.gathered
-    names = clusters.nodes
-    rows: list[tuple[PromisedStart | GatheredNodes, str]] = [
-        (one, names[one.cluster].names[one.node]) for one in state.promises.standing.values()
+    """Return the promises that stand, as the next leader takes them up; those of gangs have a row for each node."""
+    clusters, names = state.clusters, state.clusters.nodes
+    rows = [
+        (one.handle, int(one.kind), one.moment_s, one.cluster, names[one.cluster].names[one.node])
+        for one in state.promises.standing.values()
     ]
-    if gathered is not None and gathered.kind is not None:
-        rows += [(gathered, node) for node in gathered.nodes]
+    for gathered in state.promises.gathered.values():
+        kind, time_s = gathered.kind, gathered.moment_s
+        if gathered.is_cleared or kind is not None:
+            told = (CLEARED, gathered.until_s) if gathered.is_cleared or kind is None else (int(kind), time_s)
+            rows += [(gathered.handle, *told, gathered.cluster, node) for node in gathered.nodes]
     return PromiseColumns(
-        handle=np.array([one.handle for one, _ in rows], dtype=np.int64),
-        kind=np.array([one.kind for one, _ in rows], dtype=np.int8),
-        time_us=np.array([round(one.moment_s * 1e6) for one, _ in rows], dtype=np.int64),
-        clusters=tuple(clusters.names[one.cluster] for one, _ in rows),
-        nodes=tuple(node for _, node in rows),
+        handle=np.array([row[0] for row in rows], dtype=np.int64),
+        kind=np.array([row[1] for row in rows], dtype=np.int8),
+        time_us=np.array([round(row[2] * 1e6) for row in rows], dtype=np.int64),
+        clusters=tuple(clusters.names[row[3]] for row in rows),
+        nodes=tuple(row[4] for row in rows),
     )
 
 
@@ -303,36 +313,42 @@ def recover_promises(state: PoolState, stored: PromiseColumns) -> None:
     columns = (slots.tolist(), stored.kind.tolist(), stored.time_us.tolist(), stored.clusters, stored.nodes)
     for slot, kind, time_us, cluster, node in zip(*columns, strict=True):
         index, one = state.clusters.find(cluster), np.array([slot], dtype=np.int32)
-        if index is None or kind not in kinds or slot < 0 or not state.stage_is_queued(one)[0]:
+        if index is None or slot < 0 or not state.stage_is_queued(one)[0]:
             continue
-        promise = PromisedStart(
-            handle=int(state.live.handle[slot]),
-            kind=PromiseKind(kind),
-            moment_s=time_us / 1e6,
-            cluster=index,
-            node=int(state.clusters.nodes[index].intern([node])[0]),
-        )
-        if state.classes.are_gangs(state.live.class_index[one])[0]:
-            _recover_gathered(state, promise, node)
-        elif len(state.promises.standing) < MOST_PROMISES:
-            state.promises.standing[promise.handle] = promise
+        handle, is_gang = int(state.live.handle[slot]), bool(state.classes.are_gangs(state.live.class_index[one])[0])
+        if is_gang and (kind in kinds or kind == CLEARED):
+            _recover_gathered(state, (handle, kind, time_us / 1e6, index, node))
+        elif not is_gang and kind in kinds and len(state.promises.standing) < MOST_PROMISES:
+            state.promises.standing[handle] = PromisedStart(
+                handle=handle,
+                kind=PromiseKind(kind),
+                moment_s=time_us / 1e6,
+                cluster=index,
+                node=int(state.clusters.nodes[index].intern([node])[0]),
+            )
         else:
             continue
         state.live.flags[slot] |= PENDING
     state.promises.due_s = -math.inf if state.promises.keep_nodes else math.inf
 
 
-def _recover_gathered(state: PoolState, promise: PromisedStart, node: str) -> None:
-    """Keep a node, and those of the same gang that came before, for the gang that was promised a start there."""
-    known = state.promises.gathered
-    state.promises.gathered = GatheredNodes(
-        handle=promise.handle,
-        cluster=promise.cluster,
+def _recover_gathered(state: PoolState, stored: tuple[int, int, float, int, str]) -> None:
+    """Keep a node for a gang, with those that came before: (handle, kind, moment or until when, cluster, node)."""
+    handle, kind, time_s, cluster, node = stored
+    known = state.promises.gathered.get(handle)
+    is_cleared = kind == CLEARED
+    state.promises.gathered[handle] = GatheredNodes(
+        handle=handle,
+        cluster=cluster,
         nodes=(*(() if known is None else known.nodes), node),
-        until_s=promise.moment_s + KEPT_S,
-        kind=promise.kind,
-        moment_s=promise.moment_s,
+        until_s=time_s if is_cleared else time_s + KEPT_S,
+        kind=None if is_cleared else PromiseKind(kind),
+        moment_s=-math.inf if is_cleared else time_s,
+        is_cleared=is_cleared,
     )
+    if is_cleared:
+        # Stops of which no executor heard are sent again after that: those who ended or are ending make room first.
+        state.room.nominated[handle] = min(time_s, state.flow_time_s + NOMINATED_S)
 
 
 # --- giving -----------------------------------------------------------------------------------------------------------
@@ -404,7 +420,7 @@ class _Places:
         self._releases = [_releases(works, begins, kind, width) for kind in PromiseKind]
         for promise in state.promises.standing.values():
             self.take(promise.cluster, promise.node)
-        if (kept := state.promises.gathered) is not None:
+        for kept in state.promises.gathered.values():
             for node in state.clusters.nodes[kept.cluster].intern(kept.nodes).tolist():
                 self.take(kept.cluster, node)
 
@@ -417,8 +433,9 @@ class _Places:
     def promise(self, state: PoolState, slot: int, room: Float64s) -> PromisedStart | None:
         """Return the earliest start of a job: firm if it can be, else expected; None if it needs no promise.
 
-        It needs none where it has room as soon as a single run has ended: as a waiting head it gets that by itself, and
-        to keep others from the node until then would only disturb the order. Others are not promised that place either.
+        Unless `promise_one_run` says otherwise, it needs none where it has room as soon as a single run has ended: as a
+        waiting head it gets that by itself, unless smaller jobs take it piece by piece. Others are not promised that
+        place either.
 
         Args:
             state: The pool.
@@ -438,8 +455,9 @@ class _Places:
                 continue
             row = int(found.nodes[0])
             cluster, node = self._places[row]
-            if found.moment_s <= self._now_s or _has_room_by_one(
-                free[row], releases, demand, node=row, moment_s=found.moment_s
+            if found.moment_s <= self._now_s or (
+                not state.settings.promise_one_run
+                and _has_room_by_one(free[row], releases, demand, node=row, moment_s=found.moment_s)
             ):
                 self.take(cluster, node)
                 return None

@@ -31,7 +31,6 @@ __all__ = [
     "EVENT_SUBMITTED",
     "EVENT_SUCCEEDED",
     "EVENT_UNKNOWN",
-    "FAILURE_EVICTED",
     "FAILURE_INFRASTRUCTURE",
     "JOB_CANCELLED",
     "JOB_FAILED",
@@ -53,6 +52,7 @@ __all__ = [
     "RUN_LEASED",
     "RUN_LOST",
     "RUN_PREEMPTED",
+    "RUN_RETURNED",
     "RUN_RUNNING",
     "RUN_SUCCEEDED",
     "RUN_UNKNOWN",
@@ -62,7 +62,6 @@ COMMIT_CONFLICT: Final = int(CommitOutcome.CONFLICT)
 COMMIT_NODE_UNAVAILABLE: Final = int(CommitOutcome.NODE_UNAVAILABLE)
 COMMIT_PLACED: Final = int(CommitOutcome.PLACED)
 COMMIT_REFUSED: Final = int(CommitOutcome.REFUSED)
-FAILURE_EVICTED: Final = int(FailureKind.EVICTED)
 FAILURE_INFRASTRUCTURE: Final = int(FailureKind.INFRASTRUCTURE)
 EVENT_CANCELLED: Final = int(JobEventKind.CANCELLED)
 EVENT_CANCEL_REQUESTED: Final = int(JobEventKind.CANCEL_REQUESTED)
@@ -96,6 +95,7 @@ RUN_CREATED: Final = int(RunState.CREATED)
 RUN_FAILED: Final = int(RunState.FAILED)
 RUN_LEASED: Final = int(RunState.LEASED)
 RUN_PREEMPTED: Final = int(RunState.PREEMPTED)
+RUN_RETURNED: Final = int(RunState.RETURNED)
 RUN_LOST: Final = int(RunState.LOST)
 RUN_RUNNING: Final = int(RunState.RUNNING)
 RUN_SUCCEEDED: Final = int(RunState.SUCCEEDED)

@@ -33,6 +33,7 @@ __all__ = [
     "PromiseColumns",
     "QueueView",
     "RoundStateColumns",
+    "ShrinkColumns",
     "SpecReference",
     "StateColumns",
     "join_members",
@@ -77,6 +78,10 @@ class ClusterView:
     """True if nothing new may be placed there."""
     cordoned_nodes: tuple[str, ...] = ()
     """Nodes on which nothing new is placed."""
+    max_capacity: tuple[tuple[str, int], ...] = ()
+    """What it has at most, base units by resource; what its sampler tells beyond that does not count."""
+    delegated: bool = False
+    """True if leases name the cluster only, and its sampler places when its executor asks."""
     incarnation: int = 0
     """Incarnation of the sampler whose node indices are in use; 0 before the first session."""
 
@@ -314,13 +319,27 @@ class PromiseColumns:
     handle: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """(p,) jobs, each once."""
     kind: Int8s = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
-    """(p,) values of PromiseKind."""
+    """(p,) values of PromiseKind, or 3: no promise, but a node that is kept until then for a gang, cleared for it."""
     time_us: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """(p,) promised moments, microseconds since the Unix epoch."""
     clusters: tuple[str, ...] = ()
     """p names of clusters."""
     nodes: tuple[str, ...] = ()
     """p names of nodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShrinkColumns:
+    """Runs that give back members beyond their least, or did lately; n members, q runs."""
+
+    stopping: Members = field(default_factory=lambda: Members.of([], []))
+    """(n,) members that are being stopped."""
+    handle: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """(q,) jobs whose runs do not grow for a while."""
+    until_us: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """(q,) until when, microseconds since the Unix epoch."""
+    pause_us: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """(q,) how long that is in all, microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,3 +366,5 @@ class RoundStateColumns:
     """When these had moved last."""
     promises: PromiseColumns = field(default_factory=PromiseColumns)
     """Promised starts."""
+    shrinks: ShrinkColumns = field(default_factory=ShrinkColumns)
+    """Runs that give back members."""

@@ -11,18 +11,23 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.states import JobStage
 from argosy_core.nodes import NodeTable
 from argosy_core.placement import WaitReason
 from argosy_core.plugins import ClusterFit, find_missing, judge
 from argosy_core.resources import format_amount
 from argosy_core.scheduler.explain.views import ClusterReason, Explanation, filter_counts
 
-__all__ = ["ClusterStanding", "explain_by_nodes"]
+__all__ = ["ClusterStanding", "explain_by_nodes", "may_be_put_by_nodes", "reason_by_nodes"]
 
 _OF_NODES: Final = frozenset(
     {WaitReason.NONE, WaitReason.NO_ROOM, WaitReason.MISMATCH, WaitReason.CORDONED, WaitReason.AWAY}
 )
 """Reasons that nodes give, which a look at them may put more exactly."""
+_BEFORE_NODES: Final = frozenset({WaitReason.LIMIT, WaitReason.RATE, WaitReason.CONFLICT, WaitReason.BACK_OFF})
+"""Reasons for which no sampler was asked, so that nobody has found out yet that no node can hold the job."""
+_ENDED_BY_OTHERS: Final = frozenset({WaitReason.HELD, WaitReason.DEPENDENCY})
+"""Reasons that a person or another job ends first; that no node can hold the job is then said beside them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,35 @@ class ClusterStanding:
     """Since when it is not heard, for people; empty if it is heard."""
     node_cordons: Mapping[str, str] = field(default_factory=dict)
     """Why nodes are cordoned, by name, where somebody said so."""
+
+
+def may_be_put_by_nodes(reason: WaitReason) -> bool:
+    """Return whether a look at nodes may replace a reason to wait."""
+    return reason in _OF_NODES | _BEFORE_NODES
+
+
+def reason_by_nodes(
+    reason: WaitReason,
+    definition: SchedulingClass,
+    tables: Mapping[str, NodeTable],
+    *,
+    clusters: Mapping[str, ClusterStanding],
+    is_of_queue: bool = False,
+) -> WaitReason:
+    """Return why a job waits as `explain_by_nodes` says it, for lists.
+
+    Args:
+        reason: What the leader's memory says.
+        definition: The job's class.
+        tables: Nodes by cluster.
+        clusters: How clusters stand, by name; of a text counts only whether there is one.
+        is_of_queue: Whether the job's queue is cordoned.
+
+    Complexity: As `explain_by_nodes`.
+    """
+    listed = Explanation(stage=JobStage.QUEUED, summary="", reason=reason)
+    queue_cordon = "its queue" if is_of_queue else ""
+    return explain_by_nodes(listed, definition, tables, clusters=clusters, queue_cordon=queue_cordon).reason
 
 
 def explain_by_nodes(
@@ -59,10 +93,16 @@ def explain_by_nodes(
     fits = {name: judge(table, definition) for name, table in tables.items()}
     missing = find_missing(tables, definition) if fits else ()
     reason, why = explanation.reason, explanation.why
-    if queue_cordon and reason == WaitReason.CORDONED:
+    is_of_queue = bool(queue_cordon) and reason == WaitReason.CORDONED
+    if is_of_queue:
         why = f"{why}: {queue_cordon}"
-    elif reason in _OF_NODES:
-        reason, why = _cause(explanation, fits, clusters, missing)
+    if missing and reason in _OF_NODES | _BEFORE_NODES | _ENDED_BY_OTHERS:
+        # The end of what else holds it back would not help it; what samplers said of it themselves stays first.
+        never = f"no node of any cluster can ever hold it: {'; '.join(missing)}"
+        why = never if reason in _OF_NODES and not is_of_queue else "; ".join(filter(None, [never, why]))
+        reason = reason if reason in _ENDED_BY_OTHERS else WaitReason.MISMATCH
+    elif reason in _OF_NODES and not is_of_queue:
+        reason, why = _cause(explanation, fits, clusters)
     if definition.gang and reason in {WaitReason.NO_ROOM, WaitReason.MISMATCH} and not missing:
         why = "no cluster can ever hold all its pods" if reason == WaitReason.MISMATCH else why
         why += f"; {explanation.nearest_miss}" if explanation.nearest_miss else ""
@@ -102,11 +142,8 @@ def _cause(
     explanation: Explanation,
     fits: Mapping[str, ClusterFit],
     clusters: Mapping[str, ClusterStanding],
-    missing: tuple[str, ...],
 ) -> tuple[WaitReason, str]:
-    """Return why a job waits that nodes keep waiting, and that in words."""
-    if missing and fits:
-        return WaitReason.MISMATCH, f"no node of any cluster can ever hold it: {'; '.join(missing)}"
+    """Return why a job waits that nodes keep waiting and some could hold, and that in words."""
     able = [name for name, fit in fits.items() if fit.able_count] or list(clusters)
     standings = {name: clusters.get(name, ClusterStanding()) for name in able}
     in_use = [name for name, standing in standings.items() if not standing.cordoned and not standing.away]

@@ -11,12 +11,14 @@ from typing import Final
 
 import numpy as np
 
+from argosy_core.arrays import Float64s, Int32s
 from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import MICRO, percent_text, time_to_level_s
+from argosy_core.scheduler.memory.run_history import LIKE_PROMISES
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.work_ends import expected_run_time_s
-from argosy_core.scheduler.turns.shares import fair_shares
+from argosy_core.scheduler.turns.shares import fair_shares, fair_weights
 
 __all__ = ["QueueBefore", "QueueStanding", "StartBand", "payback_texts", "queue_standing", "start_band", "turn_texts"]
 
@@ -25,6 +27,9 @@ _LEAST_PAYBACK_S: Final = 5.0
 """What passes sooner is not worth a word."""
 _MOST_LOOKED_AT: Final = 4096
 """Jobs of which the area is taken, as a sample of those that wait or run."""
+_SHORT: Final = 0.1
+"""The share of runs that take no longer than the band's beginning counts on."""
+_MEDIAN: Final = 0.5
 _EXPECTED: Final = frozenset(
     {WaitReason.NONE, WaitReason.NO_ROOM, WaitReason.PROMISED, WaitReason.LIMIT, WaitReason.RATE}
 )
@@ -83,6 +88,8 @@ class StartBand:
     """If the whole pool served its queue alone, seconds since the Unix epoch."""
     latest_s: float
     """If its queue got just its share; infinite for a queue without a share."""
+    likely_s: float = math.inf
+    """When it is most likely: by medians, and the share of its queue beside those that have work; between the two."""
 
 
 def queue_standing(state: PoolState, queue: int) -> QueueStanding:
@@ -171,7 +178,8 @@ def start_band(state: PoolState, slot: int, *, position: int, reason: WaitReason
     """Return when a waiting job is expected to start; None if that depends on more than on work that ends.
 
     What waits before it in its queue is an area: usage by expected run time. If nothing fits now, one run must end
-    first, at best the next one, at worst the last one.
+    first, at best the next one, at worst the last one. The band begins by run times that one in ten stays below, ends
+    by those that one in ten exceeds, and is most likely where medians say that enough has ended for its queue's part.
 
     Args:
         state: The pool.
@@ -184,7 +192,8 @@ def start_band(state: PoolState, slot: int, *, position: int, reason: WaitReason
     """
     promise = state.promises.given_to(int(state.live.handle[slot]))
     if promise is not None:
-        return StartBand(earliest_s=now_s, latest_s=max(now_s, promise.moment_s))
+        latest_s = max(now_s, promise.moment_s)
+        return StartBand(earliest_s=now_s, latest_s=latest_s, likely_s=latest_s)
     capacity = state.capacity_usage()
     if reason not in _EXPECTED or not capacity:
         return None
@@ -192,21 +201,63 @@ def start_band(state: PoolState, slot: int, *, position: int, reason: WaitReason
     slots = live.live_slots()
     queued = state.stage_is_queued(slots)
     ahead = slots[queued & (live.queue[slots] == queue)][:_MOST_LOOKED_AT]
-    area = float((state.job_usage(ahead) * expected_run_time_s(state, ahead)).mean()) * position
+    usage = state.job_usage(ahead)
+
+    def area(quantile: float) -> float:
+        return float((usage * expected_run_time_s(state, ahead, quantile=quantile)).mean()) * position
+
     ratio = float(fair_shares(state, state.counted_usage())[3][queue])
     first_s, last_s = (0.0, 0.0) if reason == WaitReason.NONE else _ends_in_s(state, now_s)
-    latest_s = now_s + last_s + area / (ratio * capacity) if ratio else math.inf
-    return StartBand(earliest_s=now_s + first_s + area / capacity, latest_s=latest_s)
+    earliest_s = now_s + first_s + area(_SHORT) / capacity
+    latest_s = now_s + last_s + area(LIKE_PROMISES) / (ratio * capacity) if ratio else math.inf
+    wanted = int(state.job_usage(np.array([slot], dtype=np.int32))[0]) + float(usage.mean()) * position
+    wanted -= state.free_usage() if reason == WaitReason.NONE else 0
+    likely_s = now_s + _likely_in_s(state, queue, wanted=wanted, area=area(_MEDIAN), now_s=now_s)
+    likely_s = min(max(likely_s, earliest_s), latest_s) if ratio else math.inf
+    return StartBand(earliest_s=earliest_s, latest_s=latest_s, likely_s=likely_s)
 
 
-def _ends_in_s(state: PoolState, now_s: float) -> tuple[float, float]:
-    """Return after how long the first and the last of what runs is expected to have ended, of a sample; seconds."""
+def _likely_in_s(state: PoolState, queue: int, *, wanted: float, area: float, now_s: float) -> float:
+    """Return after how long a queue has got so much of what runs and ends, seconds; infinite if it gets nothing.
+
+    Args:
+        state: The pool.
+        queue: The queue, which gets its part by weight beside the queues that have work.
+        wanted: How much it is, micro-cores.
+        area: What stands before it if all that runs has ended and is not enough, micro-core-seconds.
+        now_s: Now.
+    """
+    queues = state.queues
+    has_work = queues.queued_count - queues.on_hold_count + queues.leased_count > 0
+    weights = np.where(has_work, fair_weights(state, has_work), 0.0)
+    part = float(weights[queue] / weights.sum()) if weights[queue] > 0 else 0.0
+    if wanted <= 0:
+        return 0.0
+    if not part:
+        return math.inf
+    slots, left_s = _running(state, now_s, quantile=_MEDIAN)
+    order = np.argsort(left_s, kind="stable")
+    had = np.cumsum(state.job_usage(slots)[order]) * part
+    at = int(np.searchsorted(had, wanted))
+    if at < had.size:
+        return float(left_s[order[at]])
+    last_s = float(left_s.max(initial=0.0))
+    got = float(had[-1]) if had.size else 0.0
+    return last_s + area * (1.0 - got / wanted) / (part * state.capacity_usage())
+
+
+def _running(state: PoolState, now_s: float, *, quantile: float) -> tuple[Int32s, Float64s]:
+    """Return the jobs that run, of many a sample, and how much longer each is expected to, seconds."""
     live = state.live
     slots = live.live_slots()
     slots = slots[~state.stage_is_queued(slots) & ~IS_RUN_TERMINAL[live.run_state[slots]]][:_MOST_LOOKED_AT]
-    if not slots.size:
-        return 0.0, 0.0
     begun_s = live.start_time_us[slots] / 1e6
     elapsed_s = np.where(begun_s > 0, np.maximum(now_s - begun_s, 0.0), 0.0)
-    left_s = np.maximum(expected_run_time_s(state, slots, elapsed_s) - elapsed_s, 0.0)
-    return float(left_s.min()), float(left_s.max())
+    expected_s = expected_run_time_s(state, slots, elapsed_s, quantile=quantile)
+    return slots, np.maximum(expected_s - elapsed_s, 0.0)
+
+
+def _ends_in_s(state: PoolState, now_s: float) -> tuple[float, float]:
+    """Return after how long the first of what runs may have ended and the last is expected to have, seconds."""
+    (slots, soon_s), (_, late_s) = (_running(state, now_s, quantile=quantile) for quantile in (_SHORT, LIKE_PROMISES))
+    return (float(soon_s.min()), float(late_s.max())) if slots.size else (0.0, 0.0)

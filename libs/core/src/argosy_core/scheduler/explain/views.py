@@ -1,14 +1,12 @@
-"""Views for people: where a job stands and why, what the last round did, everything; `shares` says who has what.
+"""Views for people: where a job stands and why; `shares` says who has what, `dump` everything.
 
 Source: design section 9; seed 004 (explanations).
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,6 +17,8 @@ from argosy_core.backfill import PromiseKind
 from argosy_core.job.reading.after import AfterUntil
 from argosy_core.job.states import JobStage, JobState
 from argosy_core.job.tables.live import AWAITING, BACKING_OFF, HELD, IN_FLIGHT, PENDING
+from argosy_core.job.tables.members import place_of
+from argosy_core.nodes import ANY_NODE
 from argosy_core.placement import WaitReason
 from argosy_core.plugins import turned_away_text
 from argosy_core.scheduler.explain.outlook import (
@@ -30,11 +30,10 @@ from argosy_core.scheduler.explain.outlook import (
     turn_texts,
 )
 from argosy_core.scheduler.memory.promised import BrokenBy, GatheredNodes
-from argosy_core.scheduler.memory.results import RoundStatistics
+from argosy_core.scheduler.memory.replacing import vacant_members
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.turns.asking import reasons_at
 from argosy_core.scheduler.turns.limits import find_limit, held_back
-from argosy_core.scheduler.turns.shares import shares
 
 __all__ = [
     "ClusterReason",
@@ -42,17 +41,19 @@ __all__ = [
     "FilterCount",
     "ToldPromise",
     "count_waiting",
-    "dump",
     "explain",
     "last_choice_job_sets",
-    "last_round",
+    "pending_handles",
+    "stage_of",
+    "stage_text",
     "standings",
 ]
 
-_DUMP_CHUNK: Final = 2000
+_NAMED_MEMBERS: Final = 8
 _TELLING: Final = (
     WaitReason.PROMISED,
     WaitReason.NO_ROOM,
+    WaitReason.RETURNED,
     WaitReason.FAULT,
     WaitReason.PLUGIN,
     WaitReason.MISMATCH,
@@ -68,10 +69,12 @@ _REASONS: Final = {
     WaitReason.HELD: "it is held until it is released",
     WaitReason.CORDONED: "every cluster is cordoned",
     WaitReason.AWAY: "no cluster is heard",
+    WaitReason.RETURNED: "every cluster that might hold it has returned it",
 }
 _BROKEN: Final = {
     BrokenBy.CAPACITY: "the node is gone, or too small by now",
     BrokenBy.LATE: "what ran on the node took longer than was known",
+    BrokenBy.SHARE: "a queue below its share got the node",
 }
 
 
@@ -180,7 +183,7 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
         return None
     one = np.array([slot], dtype=np.int32)
     state.advance_flow(now_s)
-    stage = _stage(state, slot)
+    stage = stage_of(state, slot)
     queue, class_index = int(live.queue[slot]), int(live.class_index[slot])
     waits = stage <= JobStage.PENDING
     if waits:
@@ -204,7 +207,7 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
         stage=stage,
         summary="; ".join(
             [
-                f"{_stage_text(stage)} with {position} jobs of its queue before it",
+                f"{stage_text(stage)} with {position} jobs of its queue before it",
                 *([why] if why else []),
                 *_dependency_texts(state, handle),
                 *(["runs are stopped to make room for it"] if handle in state.room.nominated else []),
@@ -216,6 +219,7 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
         if waits
         else _place_text(state, slot, stage)
         + (f"; held back by {objection}" if objection else "")
+        + _vacancy_text(state, slot, now_s)
         + (f"; preempted: {state.room.preempted[handle]}" if handle in state.room.preempted else ""),
         why=why,
         queue_position=position,
@@ -246,7 +250,7 @@ def standings(state: PoolState, handles: Int64s) -> dict[int, tuple[JobStage, Wa
     for handle, slot in zip(handles.tolist(), live.slots(handles).tolist(), strict=True):
         if slot < 0:
             continue
-        stage, reason = _stage(state, slot), WaitReason.NONE
+        stage, reason = stage_of(state, slot), WaitReason.NONE
         if stage <= JobStage.PENDING:
             kind: tuple[int, ...] = (int(live.flags[slot]), int(live.queue[slot]), int(live.class_index[slot]))
             if kind[1] in state.job_set_limits.queues:
@@ -259,9 +263,20 @@ def standings(state: PoolState, handles: Int64s) -> dict[int, tuple[JobStage, Wa
     return found
 
 
+def pending_handles(state: PoolState) -> list[int]:
+    """Return the pending jobs, ascending.
+
+    Complexity: O(pending jobs) in NumPy.
+    """
+    live, slots = state.live, np.unique(state.pending_slots())
+    flags = live.flags[slots]
+    handles: list[int] = np.sort(live.handle[slots[(flags & PENDING != 0) & (flags & IN_FLIGHT == 0)]]).tolist()
+    return handles
+
+
 def _gathered_texts(state: PoolState, handle: int) -> list[str]:
-    gathered = state.promises.gathered
-    if gathered is None or gathered.handle != handle:
+    gathered = state.promises.gathered.get(handle)
+    if gathered is None:
         return []
     where = f"{len(gathered.nodes)} nodes of {state.clusters.names[gathered.cluster]}"
     return [f"{where} are kept for it until all its pods fit"]
@@ -312,7 +327,7 @@ def last_choice_job_sets(state: PoolState, cluster: str, now_s: float) -> dict[s
     return {node: tuple(sorted(names)) for node, names in found.items()}
 
 
-def _stage(state: PoolState, slot: int) -> JobStage:
+def stage_of(state: PoolState, slot: int) -> JobStage:
     """Return a job's stage."""
     flags = int(state.live.flags[slot])
     if flags & IN_FLIGHT:
@@ -322,8 +337,21 @@ def _stage(state: PoolState, slot: int) -> JobStage:
     return JobStage[JobState(int(state.live.state[slot])).name]
 
 
-def _stage_text(stage: JobStage) -> str:
+def stage_text(stage: JobStage) -> str:
+    """Return what people are told of a stage."""
     return stage.name.lower().replace("_", " ")
+
+
+def _vacancy_text(state: PoolState, slot: int, now_s: float) -> str:
+    """Return which members of a run wait to be placed anew, and why they wait."""
+    vacancy = state.vacancies.get(int(state.live.handle[slot]))
+    if vacancy is None:
+        return ""
+    places = sorted(place_of(vacant_members(state, slot).numbers).tolist())
+    named = ", ".join(map(str, places[:_NAMED_MEMBERS])) + (" and more" if len(places) > _NAMED_MEMBERS else "")
+    left_s = max(0.0, vacancy.due_s - now_s)
+    why = f": {vacancy.text}" if vacancy.text else ""
+    return f"; member {named} is lost and is placed anew, tried next in {left_s:.0f} s{why}"
 
 
 def _place_text(state: PoolState, slot: int, stage: JobStage) -> str:
@@ -331,7 +359,10 @@ def _place_text(state: PoolState, slot: int, stage: JobStage) -> str:
     cluster = int(state.live.cluster[slot])
     node = state.clusters.nodes[cluster].names[int(state.live.node[slot])]
     attempt = int(state.live.attempt[slot])
-    return f"{_stage_text(stage)} on node {node} of cluster {state.clusters.names[cluster]}, attempt {attempt}"
+    if node == ANY_NODE:
+        where = f"cluster {state.clusters.names[cluster]}, which has not chosen its node yet"
+        return f"{stage_text(stage)} to {where}, attempt {attempt}"
+    return f"{stage_text(stage)} on node {node} of cluster {state.clusters.names[cluster]}, attempt {attempt}"
 
 
 def _wait_texts(
@@ -421,20 +452,22 @@ def _cluster_reasons(state: PoolState, class_index: int) -> tuple[ClusterReason,
 def count_waiting(state: PoolState) -> dict[WaitReason, int]:
     """Return how many queued jobs wait for which reason; NONE are those that wait for their turn.
 
-    Jobs in flight that plugins hold back count, too; held ones that wait for others as well count for these. Jobs that
+    Jobs in flight that plugins hold back count, too; held ones that wait for others as well count for these, and those
+    that no node can ever hold for that, whatever limit is reached. Jobs that
     back off, jobs of cordoned queues, and those that caps or amounts hold back, count by their class's reason: finding
     them would mean to look at every job.
 
     Complexity: O(classes x clusters) in NumPy; as `held_back`.
     """
-    waiting = state.classes.waiting_count[: state.classes.ids.end].copy()
-    limited = held_back(state)
-    for slots in limited.values():
-        waiting -= np.bincount(state.live.class_index[slots], minlength=waiting.size)
+    waiting = state.classes.waiting_count[: state.classes.ids.end]
     classes = np.flatnonzero(waiting)
-    sums = np.bincount(_class_reasons(state, classes), weights=waiting[classes], minlength=max(WaitReason) + 1)
-    for reason, slots in limited.items():
-        sums[reason] += slots.size
+    reasons = _class_reasons(state, classes)
+    sums = np.bincount(reasons, weights=waiting[classes], minlength=max(WaitReason) + 1)
+    for reason, slots in held_back(state).items():
+        counts = np.bincount(state.live.class_index[slots], minlength=waiting.size)[classes]
+        counts[reasons == WaitReason.MISMATCH] = 0  # the end of the limit would not help them
+        sums -= np.bincount(reasons, weights=counts, minlength=sums.size)
+        sums[reason] += counts.sum()
     objected = state.live.slots(np.fromiter(state.objections, dtype=np.int64, count=len(state.objections)))
     sums[WaitReason.DEPENDENCY] = len(state.dependencies)
     sums[WaitReason.HELD] = max(int(state.queues.on_hold_count.sum()) - len(state.dependencies), 0)
@@ -467,66 +500,3 @@ def filter_counts(names: tuple[str, ...], texts: tuple[str, ...], counts: tuple[
         if count
     ]
     return tuple(sorted(found, key=lambda one: -one.node_count))
-
-
-def last_round(state: PoolState) -> RoundStatistics:
-    """Return what the last finished round did, with the totals since the leader started."""
-    state.statistics.totals = dict(state.totals)
-    return state.statistics
-
-
-def dump(state: PoolState, now_s: float, *, seed: int) -> Iterator[str]:
-    """Return the state as JSON text in chunks; joined they are one document with one line per job.
-
-    Args:
-        state: The pool.
-        now_s: Time, seconds since the Unix epoch.
-        seed: What the generator of the rounds was made of.
-    """
-    live = state.live
-    head = {
-        "time_s": now_s,
-        "seed": seed,
-        "settings": {**asdict(state.settings), "resource_weights": dict(state.weights.values)},
-        "round": asdict(last_round(state)),
-        "queues": [asdict(row) for row in shares(state, now_s).queues],
-        "clusters": [
-            {
-                "name": name,
-                "connected": bool(state.clusters.connected[index]),
-                "cordoned": bool(state.clusters.cordoned[index]),
-                "incarnation": int(state.clusters.incarnation[index]),
-                "nodes": int(state.clusters.node_count[index]),
-                "total": state.classes.axis.amounts(state.clusters.total[index]),
-                "free": state.classes.axis.amounts(state.clusters.free[index]),
-            }
-            for index, name in enumerate(state.clusters.names)
-        ],
-        "pending": state.live.handle[state.pending_slots()].tolist(),
-    }
-    yield json.dumps(head)[:-1] + ', "jobs": ['
-    slots = live.live_slots()
-    for start in range(0, slots.size, _DUMP_CHUNK):
-        lines = [json.dumps(_job_row(state, slot)) for slot in slots[start : start + _DUMP_CHUNK].tolist()]
-        yield ("\n" if start == 0 else ",\n") + ",\n".join(lines)
-    yield "\n]}\n"
-
-
-def _job_row(state: PoolState, slot: int) -> dict[str, int | str]:
-    """Return one job for the dump."""
-    live = state.live
-    cluster = int(live.cluster[slot])
-    return {
-        "handle": int(live.handle[slot]),
-        "queue": state.queues.names[int(live.queue[slot])],
-        "job_set": state.job_sets.names[int(live.job_set[slot])],
-        "class": int(state.classes.class_id[live.class_index[slot]]),
-        "priority": int(live.priority[slot]),
-        "stage": _stage_text(_stage(state, slot)),
-        "run_state": int(live.run_state[slot]),
-        "attempt": int(live.attempt[slot]),
-        "failed_attempts": int(live.failed_attempts[slot]),
-        "flags": int(live.flags[slot]),
-        "cluster": state.clusters.names[cluster] if cluster >= 0 else "",
-        "node": state.clusters.nodes[cluster].names[int(live.node[slot])] if cluster >= 0 else "",
-    }

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
-from argosy_core.job.reading.naming import object_label, run_suffixes
+from argosy_core.arrays import Bools, Float64s, Int32s, Int64s, has_true, true_places
+from argosy_core.job.reading.naming import naming_ordinal, object_label, object_name, run_suffixes
 from argosy_core.job.reading.stop_note import with_stop_note
 from argosy_core.job.tables.interning import Layout, distinct
 from argosy_core.job.tables.live import CANCEL_REQUESTED, HELD, IN_FLIGHT, LiveMembers
-from argosy_core.job.tables.members import Members, member_of
+from argosy_core.job.tables.members import Members, member_of, replacement_of
 from argosy_core.job.tables.rows import NewObjects, NewRuns
 from argosy_core.scheduler.columns.codes import (
     EVENT_CANCELLED,
@@ -26,18 +26,22 @@ from argosy_core.scheduler.columns.codes import (
 )
 from argosy_core.scheduler.columns.messages import ClusterRuns, SpecReference
 from argosy_core.scheduler.columns.rows import Texts, job_ends, job_updates, runs_by_cluster
+from argosy_core.scheduler.memory.replacing import may_be_added_to, note_vacancies, rules_of
+from argosy_core.scheduler.memory.run_members import follow_members
 from argosy_core.scheduler.memory.state import PoolState
-from argosy_core.scheduler.outgoing.effects import ExecutorRows, LeaseEffects, LeasePlan, RefusedEffects
+from argosy_core.scheduler.outgoing.effects import AddedMembers, ExecutorRows, LeaseEffects, LeasePlan, RefusedEffects
 from argosy_core.scheduler.outgoing.events import Detail, EventBuffer
-from argosy_core.scheduler.runs.retrying import rules_of
+from argosy_core.scheduler.runs.progress import broken_runs
 
 __all__ = [
     "apply_ingested",
+    "draft_added",
     "draft_ingest",
     "executor_rows",
     "give_back_placements",
     "give_up_placements",
     "refuse_leases",
+    "rows_of",
 ]
 
 _REFUSED_BACK_OFF_S = 1.0
@@ -60,9 +64,8 @@ def draft_ingest(state: PoolState, plan: LeasePlan) -> tuple[NewRuns, NewObjects
 
     Complexity: O(n log n) in NumPy, and about half a microsecond of Python per object for its name.
     """
-    live = state.live
     slots, flying = _in_flight(state, plan)
-    rows = np.flatnonzero(flying)
+    rows = true_places(flying)
     rows = rows[np.argsort(plan.handle[rows], kind="stable")]
     slots = slots[rows]
     runs = NewRuns(
@@ -76,12 +79,59 @@ def draft_ingest(state: PoolState, plan: LeasePlan) -> tuple[NewRuns, NewObjects
         lease_time_us=np.full(rows.size, plan.create_time_us, dtype=np.int64),
         charge_core_s=None if plan.charge_core_s is None else plan.charge_core_s[rows],
     )
-    specs = live.specs
-    counts = specs.object_counts(live.spec[slots]).astype(np.int64)
+    return runs, _draft_objects(state, slots, runs)
+
+
+def draft_added(state: PoolState, plan: LeasePlan) -> tuple[NewRuns, NewObjects]:
+    """Return the rows of the members that a plan adds to runs under way; nothing is changed.
+
+    Left out are members of runs that have ended meanwhile, or are to. The store refuses none of the others: nobody but
+    the leader ends a job that has a run.
+
+    Complexity: as `draft_ingest`.
+    """
+    added = plan.added
+    assert added is not None
+    slots, wanted, _ = _added(state, added)
+    rows = true_places(wanted)
+    rows = rows[np.argsort(added.members.handle[rows], kind="stable")]
+    kept = added.take(rows)
+    runs = NewRuns(
+        handle=kept.members.handle,
+        attempt=kept.members.attempt.astype(np.int16),
+        member=kept.members.member,
+        cluster_index=kept.cluster,
+        clusters=kept.clusters,
+        node_index=kept.node,
+        nodes=kept.nodes,
+        lease_time_us=np.full(rows.size, plan.create_time_us, dtype=np.int64),
+        charge_core_s=state.live.charge_core_s[slots[rows]],
+    )
+    return runs, _draft_objects(state, slots[rows], runs)
+
+
+def _added(state: PoolState, added: AddedMembers) -> tuple[Int32s, Bools, Int64s]:
+    """Return the job of each member that is added, whether its run still wants it, and its row in flight or -1."""
+    live = state.live
+    slots = live.slots(added.members.handle)
+    held = np.where(slots >= 0, live.members.find(slots, added.members.member), -1)
+    there = (held >= 0) & (live.attempt[slots] == added.members.attempt)
+    if len(live.members):
+        there &= live.members.state[held] == 0
+    held[~there] = -1
+    wanted = there & may_be_added_to(state, slots)
+    wanted[wanted] = ~np.isin(slots[wanted], broken_runs(state, np.unique(slots[wanted])))
+    return slots, wanted, held
+
+
+def _draft_objects(state: PoolState, slots: Int32s, runs: NewRuns) -> NewObjects:
+    """Return the objects of members of runs of some jobs."""
+    specs = state.live.specs
+    counts = specs.object_counts(state.live.spec[slots]).astype(np.int64)
     objects = np.repeat(np.arange(slots.size), counts)
     places = np.arange(objects.size) - np.repeat(np.cumsum(counts) - counts, counts)
     kinds, kind_index, names = _name_objects(state, slots, Members.of(runs.handle, runs.attempt, runs.member).ordinal)
-    return runs, NewObjects(
+    return NewObjects(
         handle=runs.handle[objects],
         attempt=runs.attempt[objects],
         member=None if runs.member is None else runs.member[objects],
@@ -104,7 +154,7 @@ def _name_objects(state: PoolState, slots: Int32s, ordinals: Int64s) -> tuple[tu
     kind_index: list[int] = []
     names: list[bytes] = []
     of_members = member_of(ordinals) > 0
-    if of_members.any():
+    if has_true(of_members):
         # Their suffixes are longer, so what stands before them may be cut more.
         which = np.where(of_members, which + len(parsed), which)
         labels += [[object_label(name, is_of_member=True) for name in layout.names] for layout in parsed]
@@ -113,7 +163,22 @@ def _name_objects(state: PoolState, slots: Int32s, ordinals: Int64s) -> tuple[tu
         kind_index += kind_lists[row]
         for label in labels[row]:
             names.append(label + suffix)  # noqa: PERF401 - most bags have one object, for which this is the fastest
+    if has_true(replacement_of(member_of(ordinals)) > 0):
+        _name_services(state, slots, ordinals, names)
     return kinds.all(), np.array(kind_index, dtype=np.int32), names
+
+
+def _name_services(state: PoolState, slots: Int32s, ordinals: Int64s, names: list[bytes]) -> None:
+    """Give the services of members that replace others the names that those had."""
+    specs = state.live.specs
+    layouts = [specs.layout(layout) for layout in specs.layout_ids(state.live.spec[slots]).tolist()]
+    first = 0
+    for layout, handle, ordinal in zip(layouts, state.live.handle[slots].tolist(), ordinals.tolist(), strict=True):
+        for place, (kind, base) in enumerate(zip(layout.kinds, layout.names, strict=True)):
+            named = naming_ordinal(kind, base, ordinal)
+            if named != ordinal:
+                names[first + place] = object_name(base, handle, named).encode()
+        first += len(layout.kinds)
 
 
 def apply_ingested(state: PoolState, plan: LeasePlan, now_s: float) -> LeaseEffects:
@@ -143,11 +208,16 @@ def apply_ingested(state: PoolState, plan: LeasePlan, now_s: float) -> LeaseEffe
     events.add(failed, EVENT_FAILED, to_state=JOB_FAILED, reason=table[reasons])
     ended = np.full(failed.size, JOB_FAILED, dtype=np.int16), np.full(failed.size, round(now_s * 1e6), dtype=np.int64)
     updates = job_updates(live.handle[failed], *ended, reason=reasons, texts=texts)
+    releases = runs_by_cluster(plan.clusters, plan.cluster[~flying], plan.members[~flying])
+    rows = _rows_per_cluster(state, live.live_members(taken))
+    if plan.added is not None:
+        unwanted, begun = _begin_added(state, plan.added)
+        releases, rows = (*releases, *unwanted), (*rows, *_rows_per_cluster(state, begun))
     effects = LeaseEffects(
         events=events.draft(),
         job_updates=updates,
-        releases=runs_by_cluster(plan.clusters, plan.cluster[~flying], plan.members[~flying]),
-        rows=_rows_per_cluster(state, taken),
+        releases=releases,
+        rows=rows,
         stops=_stops_per_cluster(state, plan),
     )
     _remember_failed(state, live.handle[failed])
@@ -155,6 +225,23 @@ def apply_ingested(state: PoolState, plan: LeasePlan, now_s: float) -> LeaseEffe
     state.totals["leases"] += int(taken.size)
     state.totals["failed"] += int(failed.size)
     return effects
+
+
+def _begin_added(state: PoolState, added: AddedMembers) -> tuple[tuple[ClusterRuns, ...], LiveMembers]:
+    """Begin members that runs get, and drop those that they want no more; return these, and those that began."""
+    live = state.live
+    slots, wanted, held = _added(state, added)
+    live.begin_members(held[wanted], RUN_LEASED)
+    for handle in np.unique(added.members.handle[wanted]).tolist():
+        state.bag_failures.pop(handle, None)  # what failed has its successor
+    live.members.drop_rows(held[~wanted & (held >= 0)])
+    touched = np.unique(slots[slots >= 0])
+    follow_members(state, touched[live.members.has(touched)])
+    note_vacancies(state, touched[may_be_added_to(state, touched)], state.flow_time_s)
+    unwanted = runs_by_cluster(added.clusters, added.cluster[~wanted], added.members[~wanted])
+    node = live.members.node[live.members.find(slots[wanted], added.members[wanted].member)]
+    begun = LiveMembers(slots[wanted], added.members[wanted], node, np.full(node.size, RUN_LEASED, dtype=np.int8))
+    return unwanted, begun
 
 
 def give_back_placements(state: PoolState, slots: Int32s) -> tuple[ClusterRuns, ...]:
@@ -244,7 +331,7 @@ def _failed(state: PoolState, plan: LeasePlan, texts: Texts) -> tuple[Int32s, In
     """Return the jobs that the plan ends and that are still there, and their reasons' indices."""
     slots = state.live.slots(plan.failed_handle)
     there = (slots >= 0) & ((state.live.flags[slots] & IN_FLIGHT) != 0)
-    rows = np.flatnonzero(there)
+    rows = true_places(there)
     return slots[rows], np.array([texts.index(plan.failed_reasons[row]) for row in rows.tolist()], dtype=np.int64)
 
 
@@ -255,13 +342,10 @@ def _remember_failed(state: PoolState, handles: Int64s) -> None:
         del state.failed_handles[next(iter(state.failed_handles))]
 
 
-def _rows_per_cluster(state: PoolState, slots: Int32s) -> tuple[ExecutorRows, ...]:
-    """Return the rows of new runs for each executor."""
-    live, clusters = state.live, state.live.cluster[slots]
-    return tuple(
-        executor_rows(state, index, live.live_members(slots[clusters == index]))
-        for index in np.unique(clusters).tolist()
-    )
+def _rows_per_cluster(state: PoolState, held: LiveMembers) -> tuple[ExecutorRows, ...]:
+    """Return the rows of new members of runs for each executor."""
+    clusters = state.live.cluster[held.slot]
+    return tuple(executor_rows(state, index, held.take(clusters == index)) for index in np.unique(clusters).tolist())
 
 
 def _stops_per_cluster(state: PoolState, plan: LeasePlan) -> tuple[ClusterRuns, ...]:
@@ -270,6 +354,18 @@ def _stops_per_cluster(state: PoolState, plan: LeasePlan) -> tuple[ClusterRuns, 
     slots = live.slots(plan.stops.handle)
     open_run = (slots >= 0) & (live.attempt[slots] == plan.stops.attempt) & (live.run_state[slots] > 0)
     return runs_by_cluster(state.clusters.names, live.cluster[slots[open_run]], plan.stops[open_run])
+
+
+def rows_of(state: PoolState, members: Members) -> tuple[ExecutorRows, ...]:
+    """Return the rows of those of some members of runs that are live, by cluster."""
+    live, slots = state.live, state.live.slots(members.handle)
+    there = (slots >= 0) & (live.attempt[slots] == members.attempt) & (live.run_state[slots] > 0)
+    there &= (live.flags[slots] & IN_FLIGHT) == 0
+    held = live.live_members(np.unique(slots[there]))
+    clusters = live.cluster[held.slot]
+    return tuple(
+        executor_rows(state, cluster, held.take(clusters == cluster)) for cluster in np.unique(clusters).tolist()
+    )
 
 
 def executor_rows(state: PoolState, cluster: int, held: LiveMembers) -> ExecutorRows:

@@ -10,9 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Int32s
+from argosy_core.arrays import Int32s, has_true, true_places
 from argosy_core.job.tables.ids import grow
 from argosy_core.job.tables.live import AWAITING, CANCEL_REQUESTED, STOP_SENT, NewJobs
+from argosy_core.placement import WaitReason
 from argosy_core.scheduler.columns.codes import (
     EVENT_CANCEL_REQUESTED,
     EVENT_CANCELLED,
@@ -35,6 +36,7 @@ from argosy_core.scheduler.columns.rows import job_ends
 from argosy_core.scheduler.incoming.holding import hold, release
 from argosy_core.scheduler.incoming.ingest import give_back_placements
 from argosy_core.scheduler.incoming.unfit import intern_specs, note_unfit
+from argosy_core.scheduler.memory.capacity_bounds import check_nodes
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.tables import NodeNames, check_growth
 from argosy_core.scheduler.outgoing.effects import ChangeRequestEffects, TakeEffects
@@ -86,6 +88,7 @@ def define_classes(state: PoolState, definitions: Mapping[int, bytes]) -> None:
     is_crowded = len(state.classes.axis) > _ROOMY_AXIS and state.round is None
     for index in state.classes.drop_idle(0) if is_crowded else state.classes.drop_idle():
         state.waits.clear_class(index)
+        state.returns.forget_class(index)
         state.asked_complete.discard(index)
         for key in [key for key in state.answers if key[0] == index]:
             del state.answers[key]
@@ -137,7 +140,7 @@ def set_queues(state: PoolState, queues: Iterable[QueueView]) -> None:
 def queue_weights(state: PoolState) -> dict[str, float]:
     """Return what the pool's queues weigh by name, those that weigh anything."""
     queues = state.queues
-    rows = np.flatnonzero((queues.queue_id > 0) & (queues.weight > 0)).tolist()
+    rows = true_places((queues.queue_id > 0) & (queues.weight > 0)).tolist()
     return {queues.names[row]: float(queues.weight[row]) for row in rows}
 
 
@@ -181,6 +184,10 @@ def set_cluster(state: PoolState, view: ClusterView) -> None:
     clusters.connected[index] = view.connected
     clusters.forgotten.discard(index)
     clusters.cordoned[index] = view.cordoned
+    _bound(state, index, dict(view.max_capacity))
+    if view.delegated != clusters.delegated[index]:
+        clusters.delegated[index] = view.delegated
+        state.waits.clear_cluster(index)  # what was said of nodes is not what is said of all of them
     state.room.cordoned_nodes.pop(index, None)
     if view.cordoned_nodes:
         state.room.cordoned_nodes[index] = frozenset(view.cordoned_nodes)
@@ -188,6 +195,19 @@ def set_cluster(state: PoolState, view: ClusterView) -> None:
     if not usable and clusters.usable()[index]:
         state.waits.clear_cluster(index)
     state.change_count += 1
+
+
+def _bound(state: PoolState, index: int, most: dict[str, int]) -> None:
+    """Let so much of a cluster count, also of what was told before."""
+    clusters = state.clusters
+    if most == clusters.most.get(index, {}):
+        return
+    clusters.most[index] = most
+    if index in clusters.told:
+        resources, told = clusters.told[index]
+        counted = clusters.counted(index, resources, told, node_count=clusters.nodes[index].told_end)
+        clusters.total[index] = state.in_axis_order(counted, resources)
+        clusters.free[index] = np.minimum(clusters.free[index], clusters.total[index])
 
 
 def _start_incarnation(state: PoolState, index: int, incarnation: int) -> None:
@@ -212,24 +232,29 @@ def update_capacity(state: PoolState, cluster: str, columns: CapacityColumns) ->
 
     Raises:
         NotFound: The cluster is not known.
-        InvalidRequest: It has more nodes, resources or capacity than a pool counts, or numbers nodes with gaps; none of
-            that was taken.
+        InvalidRequest: It has more nodes, resources or capacity than a pool counts, a node that cannot be, or numbers
+            nodes with gaps; none of that was taken.
     """
     clusters = state.clusters
     index = clusters.index(cluster)
     is_new = columns.incarnation != clusters.incarnation[index]
     told = () if is_new else clusters.resources[index]
     resources = told + tuple(name for name in columns.resources if name not in told)
-    check_growth(columns.node, 0 if is_new else clusters.nodes[index].told_end, len(resources))
+    told_end = 0 if is_new else clusters.nodes[index].told_end
+    check_growth(columns.node, told_end, len(resources))
+    check_nodes(columns.names, columns.allocatable, columns.resources)
     state.ensure_columns(resources)
-    total = state.in_axis_order(columns.total, columns.resources)
+    node_count = max(told_end, int(columns.node.max(initial=-1)) + 1)
+    counted = clusters.counted(index, columns.resources, columns.total, node_count=node_count)
+    total = state.in_axis_order(counted, columns.resources)
     clusters.check_total(index, total)
+    clusters.told[index] = columns.resources, columns.total
     if is_new:
         _start_incarnation(state, index, columns.incarnation)
     if columns.node.size:
         _update_nodes(state, index, columns, resources)
-    free = state.in_axis_order(columns.total_free, columns.resources)
-    if (free > clusters.free[index]).any() or (total != clusters.total[index]).any():
+    free = np.minimum(state.in_axis_order(columns.total_free, columns.resources), total)
+    if has_true(free > clusters.free[index]) or has_true(total != clusters.total[index]):
         state.change_count += 1
         state.hasten_promised(cluster=index)
     _wake(state, index, columns)
@@ -242,13 +267,25 @@ def _wake(state: PoolState, index: int, columns: CapacityColumns) -> None:
     """Let the classes be asked again of which a sampler says that they now fit."""
     found = [state.classes.ids.find(class_id) for class_id in columns.fitting.tolist()]
     known = np.array([row is not None for row in found], dtype=np.bool_)
-    if known.any():
+    if has_true(known):
         classes = np.array([row for row in found if row is not None], dtype=np.int32)
         state.ensure_class_grid()
-        state.waits.wake(classes, index, columns.fitting_room[known])
+        room = columns.fitting_room[known]
+        if len(state.returns):
+            classes, room = _put_off(state, index, classes, room)
+        state.waits.wake(classes, index, room)
         state.change_count += 1
         if state.round is not None:
             state.round.note_woken(index, classes)
+
+
+def _put_off(state: PoolState, index: int, classes: Int32s, room: Int32s) -> tuple[Int32s, Int32s]:
+    """Return the classes that are woken now; those that the cluster has just returned again are a little later."""
+    later = state.returns.not_before_s(classes, index)
+    later[state.waits.reason[classes, index] != WaitReason.RETURNED] = 0.0
+    for place in true_places(later > 0).tolist():
+        state.waits.hasten(WaitReason.RETURNED, later[place], classes=classes[place : place + 1], cluster=index)
+    return classes[later == 0], room[later == 0]
 
 
 def _update_nodes(state: PoolState, index: int, columns: CapacityColumns, resources: tuple[str, ...]) -> None:
@@ -319,9 +356,9 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
     np.add.at(state.job_sets.job_count, job_set, 1)
     _add_dependencies(state, columns, slots)
     state.children.note(live, slots)
-    if columns.options is not None and (columns.options.lifetime_s >= 0).any():
+    if columns.options is not None and has_true(columns.options.lifetime_s >= 0):
         state.note_lifetimes()
-    if columns.options is not None and (columns.options.job_set_limit >= 0).any():
+    if columns.options is not None and has_true(columns.options.job_set_limit >= 0):
         everyone = live.live_slots()
         state.job_set_limits.note(live, slots, everyone[~state.stage_is_queued(everyone)])
     state.count_queued(slots, 1)
@@ -361,7 +398,7 @@ def take_jobs(state: PoolState, columns: JobColumns, now_s: float) -> TakeEffect
     Complexity: O(n log n) in NumPy, one dict look-up per distinct spec.
     """
     known = state.live.slots(columns.handle) >= 0
-    rows = np.flatnonzero(~known).astype(np.int32)
+    rows = true_places(~known).astype(np.int32)
     slots = add_jobs(state, columns, rows)
     state.push_queued(slots)
     events = EventBuffer(state, now_s)
@@ -399,14 +436,14 @@ def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s:
     events = EventBuffer(state, now_s)
     reason = events.reason(columns.reason)
     state.advance_flow(now_s)
-    _reprioritize(state, columns, np.flatnonzero(~unknown & (columns.kind == _REPRIORITIZE)), events)
-    if (columns.kind == _PREEMPT).any():
+    _reprioritize(state, columns, true_places(~unknown & (columns.kind == _REPRIORITIZE)), events)
+    if has_true(columns.kind == _PREEMPT):
         preempt(state, np.unique(slots[~unknown & (columns.kind == _PREEMPT)]), columns.reason)
     for kind, act in ((_HOLD, hold), (_RELEASE, release)):
         chosen = slots[~unknown & (columns.kind == kind)]
         if chosen.size:
             act(state, np.unique(chosen), events, reason)
-    rows = np.flatnonzero(~unknown & cancel)
+    rows = true_places(~unknown & cancel)
     _, first = np.unique(slots[rows], return_index=True)
     rows = rows[np.sort(first)]
     chosen, chosen_ended = slots[rows], ended[rows]

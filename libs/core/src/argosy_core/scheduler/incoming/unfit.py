@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Int32s, Int64s
+from argosy_core.arrays import Int32s, Int64s, true_places
 from argosy_core.job.tables.rows import JobUpdates
 from argosy_core.scheduler.columns.codes import EVENT_FAILED, JOB_FAILED
 from argosy_core.scheduler.columns.messages import JobColumns, SpecReference
@@ -86,10 +86,10 @@ def note_unfit(state: PoolState, slots: Int32s, spec_places: Int32s, bad_specs: 
     live, refused = state.live, state.classes.refused
     if refused:
         classes = live.class_index[slots]
-        for row in np.flatnonzero(np.isin(classes, np.fromiter(refused, dtype=np.int64))).tolist():
+        for row in true_places(np.isin(classes, np.fromiter(refused, dtype=np.int64))).tolist():
             state.unfit[int(live.handle[slots[row]])] = refused[int(classes[row])]
     if bad_specs:
-        for row in np.flatnonzero(np.isin(spec_places, np.fromiter(bad_specs, dtype=np.int64))).tolist():
+        for row in true_places(np.isin(spec_places, np.fromiter(bad_specs, dtype=np.int64))).tolist():
             state.unfit[int(live.handle[slots[row]])] = bad_specs[int(spec_places[row])]
 
 

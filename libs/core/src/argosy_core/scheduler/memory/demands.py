@@ -39,11 +39,6 @@ class DemandTable:
         """Return how many jobs own a row."""
         return len(self.usage) - len(self._free)
 
-    @property
-    def nbytes(self) -> int:
-        """Return the memory of the rows, bytes."""
-        return self.requested.nbytes + self.permitted.nbytes + self.usage.nbytes
-
     def take_rows(self, count: int) -> Int32s:
         """Return free rows, made if there are too few; the caller fills them in."""
         missing = count - len(self._free)

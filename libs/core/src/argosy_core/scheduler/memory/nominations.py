@@ -17,6 +17,8 @@ class Nominations:
 
     nominated: dict[int, float] = field(default_factory=dict)
     """Handle -> until when nothing else is stopped for it, seconds since the Unix epoch."""
+    cleared_for: dict[int, int] = field(default_factory=dict)
+    """Handle of each job whose run was stopped for a head -> handle of that head."""
     preempted: dict[int, str] = field(default_factory=dict)
     """Handle -> why, of jobs whose present run is stopped so that others have room."""
     has_lifetimes: bool = False

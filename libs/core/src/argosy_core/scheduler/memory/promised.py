@@ -28,6 +28,8 @@ class BrokenBy(StrEnum):
     """The node went, or shrank, or its cluster is not heard of."""
     LATE = "late"
     """The moment came without room: estimates were wrong, or runs took longer to start and to stop than allowed."""
+    SHARE = "share"
+    """A job of a queue below its share got the node, where runs were stopped for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,8 @@ class GatheredNodes:
     """Whether the moment is firm or expected; None if nobody knows one."""
     moment_s: float = -math.inf
     """The gang starts no later, seconds since the Unix epoch; others start there only if they are over by then."""
+    is_cleared: bool = False
+    """Whether what runs there was stopped for the gang."""
 
     @property
     def due_s(self) -> float:
@@ -91,26 +95,28 @@ class PromisedStarts:
     """Handles of jobs of these kinds that are tried in every round beside the waiting heads."""
     left: dict[int, float] = field(default_factory=dict)
     """Handle -> until when it counts as ended, of jobs of these kinds whose nodes are seen to be free of them."""
-    gathered: GatheredNodes | None = None
-    """Nodes that are kept for a gang."""
+    gathered: dict[int, GatheredNodes] = field(default_factory=dict)
+    """Nodes that are kept for gangs, by handle, oldest first; no node is kept for two."""
+    is_choice_old: bool = False
+    """A promise has ended since the heads were elected: who was kept from its node has not been tried since."""
     _head_since_s: dict[int, float] = field(default_factory=dict)
     _asked: dict[int, tuple[float, int]] = field(default_factory=dict)
 
     @property
     def handles(self) -> list[int]:
-        """Jobs for which nodes are kept, the gang last."""
-        return [*self.standing, *([] if self.gathered is None else [self.gathered.handle])]
+        """Jobs for which nodes are kept, gangs last."""
+        return [*self.standing, *self.gathered]
 
     def given_to(self, handle: int) -> PromisedStart | GatheredNodes | None:
         """Return what a job is promised, None if nothing."""
-        gathered = self.gathered
-        is_gang = gathered is not None and gathered.handle == handle and gathered.kind is not None
+        gathered = self.gathered.get(handle)
+        is_gang = gathered is not None and gathered.kind is not None
         return gathered if is_gang else self.standing.get(handle)
 
     @property
     def keep_nodes(self) -> bool:
-        """Whether nodes are kept from others, for promises or for a gang."""
-        return bool(self.standing) or self.gathered is not None
+        """Whether nodes are kept from others, for promises or for gangs."""
+        return bool(self.standing) or bool(self.gathered)
 
     def note_heads(self, heads: Mapping[int, tuple[int, int]], now_s: float) -> None:
         """Take note of who is a waiting head now, by handle, and of its queue and class."""

@@ -53,14 +53,8 @@ class RoundStatistics:
     """Jobs that wait, after the round, pending ones apart."""
     pending_count: int = 0
     """Waiting heads, after the round."""
-    asked_count: int = 0
-    """Jobs that were asked for."""
     class_count: int = 0
     """Classes sampled."""
-    waiting_class_count: int = 0
-    """Classes of queued jobs that no cluster could be asked for."""
-    asked_cluster_count: int = 0
-    """Samplers asked."""
     decided_count: int = 0
     """Runs with at least one commit candidate."""
     leased_count: int = 0
@@ -71,8 +65,6 @@ class RoundStatistics:
     """Promised starts were given or ended."""
     failed_attempt_count: int = 0
     """Runs all of whose candidates conflicted."""
-    stage_count: int = 0
-    """Stages of commits."""
     totals: dict[str, int] = field(default_factory=dict)
     """Counts since the leader started, by name: rounds, leases, conflicts, retries, refused, requeued, stale and
     faults."""

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Bools, Int32s, Int64s
+from argosy_core.arrays import Bools, Int32s, Int64s, has_true, true_places
 from argosy_core.errors import InvalidRequest, NotAllowedNow
 from argosy_core.framework import JobBatch, Point, objects
 from argosy_core.job.tables.live import AWAITING, BACKING_OFF, IN_FLIGHT, ON_HOLD, PENDING, LiveJobs
@@ -33,15 +33,18 @@ from argosy_core.scheduler.memory.caps import Caps
 from argosy_core.scheduler.memory.children import Children
 from argosy_core.scheduler.memory.demands import DemandTable
 from argosy_core.scheduler.memory.dependencies import Dependencies, Settled
+from argosy_core.scheduler.memory.extras import Extras, preemptible_part
 from argosy_core.scheduler.memory.job_set_limits import JobSetLimits
 from argosy_core.scheduler.memory.node_failures import NodeFailures
 from argosy_core.scheduler.memory.nominations import Nominations
 from argosy_core.scheduler.memory.promised import PromisedStarts
 from argosy_core.scheduler.memory.results import BagFailure, ClassResult, RoundStatistics, Unheard
+from argosy_core.scheduler.memory.returns import Returns
 from argosy_core.scheduler.memory.run_history import RunHistory
 from argosy_core.scheduler.memory.silence import Silence
 from argosy_core.scheduler.memory.tables import ClusterTable, JobSetTable, LiveClasses, QueueTable
 from argosy_core.scheduler.memory.time_limits import TimeLimits
+from argosy_core.scheduler.memory.vacancies import Vacancies
 from argosy_core.scheduler.memory.waits import WaitTable
 from argosy_core.scheduler.settings import RoundSettings
 
@@ -121,7 +124,7 @@ class PoolState:
         """Class indices that somebody asked to explain: the next round asks every cluster."""
         self.bag_failures: dict[int, BagFailure] = {}
         """Handle -> first failure of the current run, for runs of several objects."""
-        self.node_failures = NodeFailures()
+        self.node_failures, self.returns = NodeFailures(), Returns()
         """Where runs failed lately."""
         self.failed_handles: dict[int, None] = {}
         """Handles of the last jobs that this leader failed without a run: a late request is no news of them."""
@@ -131,7 +134,7 @@ class PoolState:
         """Handle -> why a job cannot be led; it fails with that reason."""
         self.room = Nominations()
         """For which waiting heads runs were stopped."""
-        self.caps = Caps()  # as of the last round that began
+        self.caps, self.vacancies, self.extras = Caps(), Vacancies(), Extras()  # caps are as of the last round
         self.dependencies = Dependencies()  # which jobs wait for the ends of others
         self.unsent_stops: dict[int, None] = {}
         """Handles of held jobs whose stop was not decided yet, in order of the change requests and of when
@@ -206,7 +209,7 @@ class PoolState:
             self.queues.orders[int(queues[0])].push(self.entries(slots))
             return
         order = np.argsort(queues, kind="stable")
-        bounds = np.flatnonzero(np.diff(queues[order])) + 1
+        bounds = true_places(np.diff(queues[order])) + 1
         for part in np.split(slots[order], bounds):
             if part.size:
                 self.queues.orders[int(self.live.queue[part[0]])].push(self.entries(part))
@@ -272,11 +275,12 @@ class PoolState:
         Raises:
             InvalidRequest: An amount is negative; nothing has changed.
         """
-        if (permitted < 0).any() or (requested < 0).any():
+        if has_true(permitted < 0) or has_true(requested < 0):
             raise InvalidRequest("nobody holds or asks for less than nothing")
         live, queued = self.live, self.stage_is_queued(slots)
         wanted = queued & ((live.flags[slots] & ON_HOLD) == 0)
         usage, vectors = self.job_usage(slots), self.job_vectors(slots)
+        part = preemptible_part(live, self.classes, slots, usage)
         own = (requested != self.classes.requests[live.class_index[slots]]).any(axis=1)
         own |= (permitted != requested).any(axis=1)
         self.demands.drop(live.demand[slots])
@@ -287,11 +291,11 @@ class PoolState:
         more = self.job_usage(slots) - usage
         np.add.at(self.queues.queued_usage, live.queue[slots[wanted]], more[wanted])
         np.add.at(self.queues.usage, live.queue[slots[~queued]], more[~queued])
-        ends = ~queued & (live.lifetime_s[slots] >= 0)
-        np.add.at(self.queues.preemptible_usage, live.queue[slots[ends]], more[ends])
+        part = preemptible_part(live, self.classes, slots, usage + more) - part
+        np.add.at(self.queues.preemptible_usage, live.queue[slots[~queued]], part[~queued])
         vectors = self.job_vectors(slots) - vectors
         np.add.at(self.queues.held, live.queue[slots[~queued]], vectors[~queued])
-        placed = np.flatnonzero(live.cluster[slots] >= 0)
+        placed = true_places(live.cluster[slots] >= 0)
         np.subtract.at(self.clusters.free, live.cluster[slots[placed]], vectors[placed])
         self.queues.idle_at[live.queue[slots]] = -1
         self.change_count += 1
@@ -302,7 +306,7 @@ class PoolState:
         self._drop_of_members(slots)
         rows = self.live.demand[slots] if len(self.demands) else np.zeros(0, dtype=np.int32)
         narrow = rows >= 0
-        if narrow.any():
+        if has_true(narrow):
             rows, slots = rows[narrow], slots[narrow]
             requested = self.demands.requested[rows]
             self.demands.permitted[rows] = requested
@@ -339,7 +343,7 @@ class PoolState:
         rows = self.live.queue[slots]
         np.add.at(self.queues.queued_count, rows, sign)
         on_hold = (self.live.flags[slots] & ON_HOLD) != 0
-        if on_hold.any():
+        if has_true(on_hold):
             np.add.at(self.queues.on_hold_count, rows[on_hold], sign)
             rows, slots = rows[~on_hold], slots[~on_hold]
         np.add.at(self.queues.queued_usage, rows, sign * self.job_usage(slots))
@@ -359,7 +363,7 @@ class PoolState:
         if self.room.has_lifetimes:
             ends = self.live.lifetime_s[slots] >= 0
             np.add.at(queues.preemptible_count, rows[ends], sign)
-            np.add.at(queues.preemptible_usage, rows[ends], sign * usage[ends])
+            np.add.at(queues.preemptible_usage, rows, sign * preemptible_part(self.live, self.classes, slots, usage))
             if sign < 0:
                 np.subtract.at(queues.charged_core_s, rows, self.live.charge_core_s[slots])
                 self.live.charge_core_s[slots] = 0
@@ -431,7 +435,7 @@ class PoolState:
             return usage  # not every cluster has told what it has
         total, held = clusters.total.sum(axis=0), held.sum(axis=0)
         # What weighs nothing is in no usage, so there can be too much of it.
-        over = [column for column in np.flatnonzero(held > total) if self.weights.values.get(names[column])]
+        over = [column for column in true_places(held > total) if self.weights.values.get(names[column])]
         if not over:
             return usage
         counted: Int64s = (usage * (total[over] / held[over]).min()).astype(np.int64)
@@ -471,7 +475,9 @@ class PoolState:
             self._drop_of_members(slots)
             self.demands.drop(live.demand[slots])
         live.remove(slots)
-        self.change_count += bool(queued.any()) and self.promises.keep_nodes  # perhaps for one of those that have left
+        self.change_count += (
+            bool(has_true(queued)) and self.promises.keep_nodes
+        )  # perhaps for one of those that have left
         if len(self.children):
             self.children.end(handles)
         if len(self.dependencies):
@@ -568,6 +574,9 @@ class PoolState:
         """
         if slots.size:
             np.add.at(self.clusters.free, self.live.cluster[slots], self.job_vectors(slots))
+            if len(self.vacancies) or self.classes.elastic:
+                self.vacancies.drop(*(handles := self.live.handle[slots].tolist()))
+                self.extras.forget(handles)
             if self.promises.keep_nodes:
                 self.waits.end(WaitReason.PROMISED, np.unique(self.live.cluster[slots]))
             self.change_count += 1

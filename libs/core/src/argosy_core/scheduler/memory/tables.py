@@ -7,14 +7,14 @@ Source: design section 6, "Data layout".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int32s, Int64s
+from argosy_core.arrays import Int32s, Int64s, has_true, true_places
 from argosy_core.errors import InvalidRequest, InvariantViolation, NotFound
 from argosy_core.job.reading.classes import HostPort, SchedulingClass
 from argosy_core.job.tables.class_columns import ClassColumns
@@ -26,6 +26,7 @@ from argosy_core.queueing.usage import weigh_rows
 from argosy_core.queueing.weights import ResourceWeights
 from argosy_core.resources.axis import DEFAULT_AXIS, ResourceAxis
 from argosy_core.scheduler.memory.branches import Branches
+from argosy_core.scheduler.memory.capacity_bounds import counted_total
 
 __all__ = [
     "MAX_NODES",
@@ -52,7 +53,8 @@ _MAX_CELLS: Final = 1 << 23
 _MAX_REQUESTED: Final = 192
 """How many of them classes may bring, so that there is room for what nodes have."""
 _SPARE_NAMES: Final = 1000
-_MAX_IDLE_CLASSES: Final = 20_000
+_LEAST_IDLE_CLASSES: Final = 2000
+"""Classes without live jobs that are kept in any case, as the next of their jobs is likely to come soon."""
 _MAX_IDLE_JOB_SETS: Final = 50_000
 _IDLE_JOB_SET_S: Final = 60.0
 _NOTHING: Final = SchedulingClass(requests=())
@@ -101,6 +103,8 @@ class LiveClasses(ClassColumns):
         """Index -> definition."""
         self.refused: dict[int, str] = {}
         """Index -> why a class cannot be used; its jobs fail with that reason."""
+        self.drop_count = 0
+        """How often classes were dropped; those that were are found by their ids, which are not held any more."""
         self._ports: dict[int, tuple[HostPort, ...]] = {}
 
     def define(self, class_id: int, definition: bytes) -> int:
@@ -140,7 +144,7 @@ class LiveClasses(ClassColumns):
     def node_needs(self, classes: npt.NDArray[np.integer]) -> Int64s:
         """Return (n, resource) what some node must have for a job of each class: of a gang, for its largest pods."""
         needs: Int64s = self.requests[classes]
-        for place in np.flatnonzero(self.are_gangs(classes)).tolist():
+        for place in true_places(self.are_gangs(classes)).tolist():
             needs[place] = self.requests[self.gangs[int(classes[place])].pods].max(axis=0)
         return needs
 
@@ -188,20 +192,22 @@ class LiveClasses(ClassColumns):
 
     def keep_columns(self, used: npt.NDArray[np.bool_]) -> None:
         """Take away the other resources."""
-        self.axis = ResourceAxis(tuple(self.axis.names[column] for column in np.flatnonzero(used).tolist()))
+        self.axis = ResourceAxis(tuple(self.axis.names[column] for column in true_places(used).tolist()))
         self.requests = self.requests[:, used]
 
-    def drop_idle(self, most: int = _MAX_IDLE_CLASSES) -> list[int]:
-        """Forget classes without live jobs once there are more than `most`; return the indices forgotten."""
+    def drop_idle(self, most: int | None = None) -> list[int]:
+        """Forget classes without live jobs once there are too many; return the indices forgotten.
+
+        Args:
+            most: How many there may be; None for as many as have live jobs, and 2,000 at least.
+        """
         live = self.job_count[: self.ids.end]
-        if len(self.ids) - int((live > 0).sum()) <= most:
+        live_count = int(np.count_nonzero(live))
+        if len(self.ids) - live_count <= (max(_LEAST_IDLE_CLASSES, live_count) if most is None else most):
             return []
         idle = [(class_id, index) for class_id, index in self.ids.items() if class_id >= 0 and not live[index]]
-        idle += [
-            (int(self.class_id[pod]), pod)
-            for _, index in idle
-            for pod in (self.gangs.pop(index).pods.tolist() if index in self.gangs else ())
-        ]
+        self.drop_count += bool(idle)
+        idle += [(int(self.class_id[pod]), pod) for _, index in idle for pod in self._drop_gang(index)]
         for class_id, index in idle:
             self.ids.drop(class_id)
             del self.definitions[index]
@@ -225,7 +231,9 @@ class QueueTable:
         self.orders: dict[int, Backlog] = {}
         """Index -> waiting jobs in order."""
         self.job_keys: Callable[[Any, Int32s], Int64s] | None = None
-        """(pool, n jobs) -> (n, 3) keys by which they stand, priority included; None for priority and submission."""
+        """(pool, n jobs) -> (n, k) keys by which they stand, priority included; None for priority and submission."""
+        self.lead_s = 0.0
+        """How much earlier a job counts as submitted for each doubling of its usage, by these keys, seconds."""
         self.aged_until_us = 0
         """Who was submitted by then has waited for longer than the age bound, microseconds since the Unix epoch."""
         self.queue_id: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -470,6 +478,8 @@ class ClusterTable:
         """Whether a sampler session stands and is ready."""
         self.cordoned: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         """Whether nothing new may be placed."""
+        self.delegated: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        """Whether leases name the cluster only, and its sampler places when its executor asks."""
         self.forgotten: set[int] = set()
         """Clusters that were declared gone and have not been heard of since."""
         self.incarnation: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
@@ -481,11 +491,15 @@ class ClusterTable:
         self.told_count: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """How often the sampler has told totals of its own accord."""
         self.total: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
-        """Sum of allocatable over usable nodes."""
+        """Sum of allocatable over usable nodes, as far as it counts (`capacity_bounds`)."""
         self.free: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
         """Sum of positive free over usable nodes, kept current with commits and releases."""
         self.largest: npt.NDArray[np.int64] = np.zeros((0, column_count), dtype=np.int64)
         """Largest allocatable of any node, per resource."""
+        self.most: dict[int, Mapping[str, int]] = {}
+        """What clusters have at most, base units by resource, where an administrator said so."""
+        self.told: dict[int, tuple[tuple[str, ...], npt.NDArray[np.int64]]] = {}
+        """Resources and totals as samplers told them; `total` is what of it counts."""
 
     def __len__(self) -> int:
         """Return the number of clusters."""
@@ -507,7 +521,7 @@ class ClusterTable:
         self.ready.append(np.zeros(0, dtype=np.bool_))
         count = index + 1
         self.connected = np.append(self.connected, False)
-        self.cordoned = np.append(self.cordoned, False)
+        self.cordoned, self.delegated = np.append(self.cordoned, False), np.append(self.delegated, False)
         columns = ("incarnation", "session", "node_count", "told_count")
         for column in (*columns, "total", "free", "largest"):
             values = getattr(self, column)
@@ -551,13 +565,32 @@ class ClusterTable:
         """Take the other resources out of every resource array."""
         self.total, self.free, self.largest = (column[:, used] for column in (self.total, self.free, self.largest))
 
+    def counted(
+        self, index: int, resources: Sequence[str], total: npt.NDArray[np.int64], *, node_count: int
+    ) -> npt.NDArray[np.int64]:
+        """Return what of a cluster's told totals counts, if it has named so many nodes."""
+        return counted_total(total, resources, node_count=node_count, most=self.most.get(index, {}))
+
+    def uncounted(self, name: str) -> dict[str, tuple[int, int]]:
+        """Return what a cluster told and what of it counts, by resource, where that is less."""
+        index = self._index.get(name)
+        if index not in self.told:
+            return {}
+        resources, told = self.told[index]
+        counted = self.counted(index, resources, told, node_count=self.nodes[index].told_end)
+        return {
+            resource: (said, most)
+            for resource, said, most in zip(resources, told.tolist(), counted.tolist(), strict=True)
+            if most < said
+        }
+
     def check_total(self, index: int, total: npt.NDArray[np.int64]) -> None:
         """Do nothing if sums over all clusters stay countable when one has a total, in axis order.
 
         Raises:
             InvalidRequest: They do not.
         """
-        if (total > _MAX_SUM - self.total.sum(axis=0) + self.total[index]).any():
+        if has_true(total > _MAX_SUM - self.total.sum(axis=0) + self.total[index]):
             raise InvalidRequest("with what this cluster has, its pool has more of a resource than a leader can count")
 
     def usable(self) -> npt.NDArray[np.bool_]:

@@ -9,6 +9,7 @@ Source: design section 5, "Leader lost".
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from typing import Final
 
@@ -30,7 +31,7 @@ class TimeLimits:
     def __init__(self) -> None:
         """Start with no run."""
         self._ends: list[tuple[float, int, int]] = []
-        """Heap of (moment, handle, attempt); runs that ended meanwhile are left until they are due or too many."""
+        """Heap of (moment, handle, attempt); runs that ended meanwhile are left until they are first or too many."""
 
     def __len__(self) -> int:
         """Return how many are kept, those of runs that are over included."""
@@ -42,9 +43,23 @@ class TimeLimits:
         twin._ends = list(self._ends)
         return twin
 
-    def next_s(self) -> float:
-        """Return when to look next, seconds since the Unix epoch; infinite if never."""
-        return self._ends[0][0] if self._ends else math.inf
+    def next_s(self, live: LiveJobs) -> float:
+        """Return when the next run reaches its limit, seconds since the Unix epoch; infinite if none will.
+
+        Most runs end before their limits. A round at each of these moments would find nothing to do.
+
+        Complexity: a few look-ups in NumPy, and those of runs that are over, amortised, together.
+        """
+        count = 1
+        while self._ends:
+            first = [heapq.heappop(self._ends) for _ in range(min(count, len(self._ends)))]
+            _, there = _current(live, first)
+            for end in itertools.compress(first, there.tolist()):
+                heapq.heappush(self._ends, end)
+            if there.any():
+                return self._ends[0][0]
+            count *= 2
+        return math.inf
 
     def note_started(self, live: LiveJobs, slots: Int32s) -> None:
         """Take note of runs that run from now on, as `live.start_time_us` says.
@@ -64,6 +79,8 @@ class TimeLimits:
 
     def take_due(self, live: LiveJobs, now_s: float) -> Int32s:
         """Return the slots of runs that have reached their limits, each once, and forget them."""
+        if not self._ends or self._ends[0][0] > now_s:
+            return np.zeros(0, dtype=np.int32)
         due = []
         while self._ends and self._ends[0][0] <= now_s:
             due.append(heapq.heappop(self._ends))

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int64s
+from argosy_core.arrays import Int64s, has_true
 from argosy_core.placement import ANY_KIND, WaitReason
 
 __all__ = ["UNKNOWN_ROOM", "WaitTable"]
@@ -141,7 +141,7 @@ class WaitTable:
         rows = slice(None) if classes is None else np.unique(classes[classes < self.reason.shape[0]])
         until = self.until_s[rows, columns]
         later = (self.reason[rows, columns] == reason) & (until > until_s)
-        if later.any():
+        if has_true(later):
             self.until_s[rows, columns] = np.where(later, until_s, until)
             self.next_end_s = min(self.next_end_s, until_s)
 
@@ -164,6 +164,15 @@ class WaitTable:
             self.room[index], self.fault_count[index], self.judged[index] = UNKNOWN_ROOM, 0, False
             self.node_kinds[index] = ANY_KIND
 
+    def due_s(self, now_s: float) -> float:
+        """Return when the next reason ends, seconds since the Unix epoch; infinite if none does.
+
+        Complexity: O(classes x clusters) in NumPy where a reason was to end by now, since it may have ended before.
+        """
+        if self.next_end_s <= now_s:
+            self.next_end_s = float(self.until_s.min(initial=math.inf))
+        return self.next_end_s
+
     def expire(self, now_s: float) -> bool:
         """End the reasons whose time is over; return whether there were any. Faults are still counted.
 
@@ -176,4 +185,4 @@ class WaitTable:
         self.reason[over] = WaitReason.NONE
         self.until_s[over] = math.inf
         self.next_end_s = max(float(self.until_s.min(initial=math.inf)), now_s + _EXPIRING_TOGETHER_S)
-        return bool(over.any())
+        return bool(has_true(over))

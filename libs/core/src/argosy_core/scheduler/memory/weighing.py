@@ -9,6 +9,7 @@ import numpy as np
 
 from argosy_core.job.tables.live import ON_HOLD
 from argosy_core.queueing import to_cores
+from argosy_core.scheduler.memory.extras import preemptible_part
 from argosy_core.scheduler.memory.state import PoolState
 
 __all__ = ["advance_weights", "weigh_again"]
@@ -45,14 +46,14 @@ def weigh_again(state: PoolState) -> None:
     slots = live.live_slots()
     usage, queued = state.job_usage(slots), state.stage_is_queued(slots)
     wanted = queued & ((live.flags[slots] & ON_HOLD) == 0)
-    ends = ~queued & (live.lifetime_s[slots] >= 0)
-    for column, rows in (
-        (queues.queued_usage, wanted),
-        (queues.usage, ~queued),
-        (queues.preemptible_usage, ends),
+    part = preemptible_part(live, state.classes, slots, usage)
+    for column, rows, amounts in (
+        (queues.queued_usage, wanted, usage),
+        (queues.usage, ~queued, usage),
+        (queues.preemptible_usage, ~queued, part),
     ):
         column[:] = 0
-        np.add.at(column, live.queue[slots[rows]], usage[rows])
+        np.add.at(column, live.queue[slots[rows]], amounts[rows])
     usage_now = to_cores(state.counted_usage())
     queues.flow = usage_now + above
     if state.room.has_lifetimes:

@@ -1,8 +1,9 @@
 """When work ends: at the latest by its time limit, and as far as its like has taken until now.
 
 A run may hold its room for `run_allowance_s` more than its time limit: until its first pod runs, and until its pods are
-gone. What is expected is what its submitter says, or else a quantile of the run times of its class in its queue, of its
-class, of its queue and of the pool, in this order. A new leader begins to learn anew.
+gone. What is expected is a quantile of the run times of its class in its job set, of its job set, of its class in its
+queue, of its class, of its queue and of the pool, in this order. Where its submitter says how long it takes, it is the
+part of that which these took. A new leader begins to learn anew.
 
 Source: design section 5, "Round" 5; decision 0017.
 """
@@ -14,9 +15,10 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
+from argosy_core.arrays import Bools, Float64s, Int32s, Int64s, has_true, true_places
 from argosy_core.backfill import PromiseKind
 from argosy_core.job.states import IS_RUN_TERMINAL
+from argosy_core.scheduler.memory.run_history import LIKE_PROMISES
 from argosy_core.scheduler.memory.run_members import member_vectors
 from argosy_core.scheduler.memory.state import PoolState
 
@@ -34,25 +36,34 @@ _MOST_LEARNED: Final = 32
 """Runs learned of those that end together."""
 _KEY_SHIFT: Final = 60
 """Where the kind of a key stands, above ids of 28 and 32 bits."""
+_SET: Final = 1
+"""Column of the key that is the job set's alone."""
 
 
 def run_keys(state: PoolState, slots: Int32s) -> Int64s:
-    """Return (n, 4) keys of jobs in the history of runs, most telling first."""
+    """Return (n, 6) keys of jobs in the history of runs, most telling first."""
     class_id = state.classes.class_id[state.live.class_index[slots]].astype(np.int64)
     queue_id = state.queues.queue_id[state.live.queue[slots]].astype(np.int64) & ((1 << 28) - 1)
-    both = (queue_id << 32) | class_id
-    return np.stack(
-        [both, class_id | (1 << _KEY_SHIFT), queue_id | (2 << _KEY_SHIFT), np.full_like(both, 3 << _KEY_SHIFT)], axis=1
+    set_id = state.job_sets.job_set_id[state.live.job_set[slots]].astype(np.int64) & ((1 << 32) - 1)
+    kinds = (
+        (set_id << 28) | (class_id & ((1 << 28) - 1)),
+        set_id,
+        (queue_id << 32) | class_id,
+        class_id,
+        queue_id,
+        np.zeros_like(class_id),
     )
+    return np.stack([key | (kind << _KEY_SHIFT) for kind, key in enumerate(kinds)], axis=1)
 
 
 def note_ended(state: PoolState, slots: Int32s, end_time_us: Int64s) -> None:
     """Learn from runs that ended with success, as far as their pods were seen running."""
     begun = state.live.start_time_us[slots]
-    chosen = np.flatnonzero(begun > 0)[-_MOST_LEARNED:]
+    chosen = true_places(begun > 0)[-_MOST_LEARNED:]
     if chosen.size and state.settings.promised_nodes_ratio > 0:
         run_time_s = (end_time_us[chosen] - begun[chosen]) / 1e6
-        state.run_history.note_ended(run_keys(state, slots[chosen]), np.maximum(run_time_s, 0.0))
+        said_s = state.live.estimate_s[slots[chosen]].astype(np.float64)
+        state.run_history.note_ended(run_keys(state, slots[chosen]), np.maximum(run_time_s, 0.0), said_s)
 
 
 def latest_run_time_s(state: PoolState, slots: Int32s) -> Float64s:
@@ -61,24 +72,64 @@ def latest_run_time_s(state: PoolState, slots: Int32s) -> Float64s:
     return np.where(limit_s >= 0, limit_s + state.settings.run_allowance_s, np.inf)
 
 
-def expected_run_time_s(state: PoolState, slots: Int32s, elapsed_s: Float64s | None = None) -> Float64s:
+def expected_run_time_s(
+    state: PoolState, slots: Int32s, elapsed_s: Float64s | None = None, *, quantile: float = LIKE_PROMISES
+) -> Float64s:
     """Return how long runs of jobs are expected to take.
 
     Args:
         state: The pool.
         slots: Jobs.
         elapsed_s: How long each has run already; by default none has.
+        quantile: The share of runs that take no longer, as far as is learned; by default that of promises.
 
-    Complexity: O(n); if none has run yet, Python work per class and queue, else per job.
+    Complexity: O(n); if none has run yet, Python work per job set, and per class and job set of which runs have ended,
+    else per job.
     """
     said_s = state.live.estimate_s[slots].astype(np.float64)
-    if elapsed_s is None:
-        both = (state.live.queue[slots].astype(np.int64) << 32) | state.live.class_index[slots]
-        _, first, which = np.unique(both, return_index=True, return_inverse=True)
-        learned_s = state.run_history.estimate_s(run_keys(state, slots[first]))[which.ravel()]
-        return np.where(said_s >= 0, said_s, learned_s)
-    learned_s = state.run_history.estimate_s(run_keys(state, slots), elapsed_s)
-    return np.where(said_s > elapsed_s, said_s, learned_s)
+    if elapsed_s is not None:
+        return _expected_s(state, run_keys(state, slots), said_s, elapsed_s=elapsed_s, quantile=quantile)
+    first, which = _alike(state, slots)
+    keys = run_keys(state, slots[first])
+    # What is said differs between jobs that are alike in all else; the part of it that they take does not.
+    whole_s = np.ones(first.size)
+    learned_s = np.zeros(slots.size)
+    said = said_s > 0
+    if has_true(said):
+        learned_s[said] = said_s[said] * state.run_history.correct_s(keys, whole_s, quantile=quantile)[which[said]]
+    if not said.all():
+        learned_s[~said] = state.run_history.estimate_s(keys, quantile=quantile)[which[~said]]
+    return learned_s
+
+
+def _alike(state: PoolState, slots: Int32s) -> tuple[Int64s, Int64s]:
+    """Return where the first of each kind of jobs stands that has one estimate, and the kind of each job.
+
+    Job sets of which nothing is remembered tell nothing apart.
+    """
+    live = state.live
+    sets, of = np.unique(live.job_set[slots], return_inverse=True)
+    first_of = np.zeros(sets.size, dtype=np.int64)
+    first_of[of] = np.arange(slots.size)
+    known = state.run_history.knows(run_keys(state, slots[first_of])[:, _SET]) if slots.size else []
+    told = np.where(known, sets, -1)[of] if slots.size else of
+    _, place = np.unique(live.queue[slots].astype(np.int64) << 32 | live.class_index[slots], return_inverse=True)
+    kinds = (told.astype(np.int64) + 1) * (place.max(initial=0) + 1) + place.reshape(-1)
+    _, first, which = np.unique(kinds, return_index=True, return_inverse=True)
+    return first, which.reshape(-1)
+
+
+def _expected_s(state: PoolState, keys: Int64s, said_s: Float64s, *, elapsed_s: Float64s, quantile: float) -> Float64s:
+    """Return how long runs are expected to take that have run already."""
+    expected_s = np.zeros(said_s.size)
+    within = said_s > elapsed_s
+    if has_true(within):
+        parts = state.run_history.correct_s(keys[within], said_s[within], elapsed_s[within], quantile=quantile)
+        expected_s[within] = parts
+    if not within.all():
+        rest = state.run_history.estimate_s(keys[~within], elapsed_s[~within], quantile=quantile)
+        expected_s[~within] = rest
+    return expected_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +183,7 @@ def find_work(state: PoolState, cluster: int, nodes: Int32s, now_s: float) -> Wo
     live = state.live
     position = np.full(len(state.clusters.nodes[cluster].names) + 1, -1, dtype=np.int32)  # the last is of no node
     position[nodes] = np.arange(nodes.size, dtype=np.int32)
-    slots = np.flatnonzero(live.cluster == cluster).astype(np.int32)
+    slots = true_places(live.cluster == cluster).astype(np.int32)
     gangs = slots[live.members.has(slots)] if len(live.members) else slots[:0]
     slots = slots[(live.handle[slots] >= 0) & (position[live.node[slots]] >= 0)]
     slots = slots[~state.stage_is_queued(slots) & ~IS_RUN_TERMINAL[live.run_state[slots]]]

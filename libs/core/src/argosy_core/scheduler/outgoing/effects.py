@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Bools, Int8s, Int16s, Int32s, Int64s
-from argosy_core.job.tables.members import Members
+from argosy_core.arrays import Bools, Int8s, Int16s, Int32s, Int64s, true_places
+from argosy_core.job.tables.members import Members, MemberSet
 from argosy_core.job.tables.rows import HeldAmounts, JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.scheduler.columns.messages import ClusterRuns, JobColumns, JobSetView, RoundStateColumns, SpecReference
 from argosy_core.scheduler.outgoing.events import EventDraft
 
 __all__ = [
+    "AddedMembers",
     "ChangeRequestEffects",
     "EndedMembers",
     "ExecutorRows",
@@ -60,6 +61,26 @@ class ChangeRequestEffects:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddedMembers:
+    """Members that runs under way get beside those that they have."""
+
+    members: Members
+    """Who, each once."""
+    cluster: Int32s
+    """(n,) index into `clusters`: where their runs are."""
+    node: Int32s
+    """(n,) index into `nodes`."""
+    clusters: tuple[str, ...]
+    """Names of the clusters used."""
+    nodes: tuple[str, ...]
+    """Names of the nodes used."""
+
+    def take(self, chosen: npt.NDArray[np.integer] | Bools) -> AddedMembers:
+        """Return some of them; the tables stay as they are."""
+        return replace(self, members=self.members[chosen], cluster=self.cluster[chosen], node=self.node[chosen])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeasePlan:
     """What a round decided: the content of one LeaseBatch, and what to tell samplers before it."""
 
@@ -93,6 +114,8 @@ class LeasePlan:
     """Numbers of the members in their runs; None where all are 0. Those of a run follow each other, in one cluster."""
     charge_core_s: Int64s | None = None
     """What the run of each takes of its queue's excess flow budget, core-seconds; None where nothing is charged."""
+    added: AddedMembers | None = None
+    """Members that runs under way get; None for none."""
 
     @property
     def members(self) -> Members:
@@ -104,12 +127,12 @@ class LeasePlan:
         """Return where the first member of each run stands."""
         if self.member is None:
             return slice(None)
-        return np.flatnonzero(np.append(True, self.handle[1:] != self.handle[:-1])[: self.handle.size])
+        return true_places(np.append(True, self.handle[1:] != self.handle[:-1])[: self.handle.size])
 
     @property
     def has_news(self) -> bool:
-        """Tell whether the plan carries a lease, a stop or a failed job, so that it must be published."""
-        return bool(self.handle.size or len(self.stops) or self.failed_handle.size)
+        """Tell whether the plan carries a lease, a member, a stop or a failed job, so that it must be published."""
+        return bool(self.handle.size or len(self.stops) or self.failed_handle.size or self.added is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +170,13 @@ class ExecutorRows:
 
     def without(self, handles: Int64s) -> ExecutorRows:
         """Return the rows of other jobs than these; the tables stay as they are."""
-        keep = ~np.isin(self.handle, handles)
+        return self._only(~np.isin(self.handle, handles))
+
+    def without_members(self, members: MemberSet) -> ExecutorRows:
+        """Return the rows of other members than these; the tables stay as they are."""
+        return self._only(~members.has(Members.of(self.handle, self.attempt, self.member)))
+
+    def _only(self, keep: Bools) -> ExecutorRows:
         return replace(
             self,
             handle=self.handle[keep],
@@ -260,6 +289,8 @@ class EndedMembers:
     """Values of FailureKind."""
     exit_code: Int32s
     """Exit codes."""
+    start_time_us: Int64s
+    """When the first pod of each ran, microseconds since the Unix epoch; 0 if none did."""
     reasons: tuple[str, ...]
     """Why each ended, or empty."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int8s, Int32s, Int64s, spread
+from argosy_core.arrays import Int8s, Int32s, Int64s, spread, true_places
 from argosy_core.job.tables.interning import distinct
 from argosy_core.scheduler.columns.codes import (
     EVENT_CANCELLED,
@@ -267,7 +267,7 @@ class EventBuffer:
         job_set, handle, id_high, kind, attempt, time_us, cluster, node, reason, before, after = (
             column[order] for column in joined
         )
-        starts = np.flatnonzero(np.concatenate([[True], job_set[1:] != job_set[:-1]])) if job_set.size else order
+        starts = true_places(np.concatenate([[True], job_set[1:] != job_set[:-1]])) if job_set.size else order
         offset = np.append(starts, job_set.size)
         sets = self._state.job_sets
         touched = job_set[starts]
@@ -296,7 +296,7 @@ class EventBuffer:
     def _places(self, cluster: Int32s, node: Int32s) -> tuple[Int32s, Int32s, list[str]]:
         """Return text indices for clusters and nodes, behind the reasons, and the texts."""
         texts: list[str] = []
-        rows = np.flatnonzero(cluster >= 0)
+        rows = true_places(cluster >= 0)
         if rows.size == 0:
             return cluster, node, texts
         clusters = self._state.clusters

@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Int64s
+from argosy_core.arrays import Int64s, has_true, true_places
 from argosy_core.scheduler.columns.codes import (
     EVENT_CANCEL_REQUESTED,
     EVENT_CANCELLED,
@@ -94,7 +94,7 @@ class Refusals:
 def _cancel(draft: EventDraft, ended_before: Int64s) -> EventDraft:
     """Return a draft in which jobs that had ended were not given up: only the API ends a waiting job."""
     given_up = (draft.kind == EVENT_FAILED) & (draft.from_state == JOB_QUEUED) & np.isin(draft.handle, ended_before)
-    if not given_up.any():
+    if not has_true(given_up):
         return draft
     kind, after = draft.kind.copy(), draft.to_state.copy()
     kind[given_up], after[given_up] = EVENT_CANCELLED, JOB_CANCELLED
@@ -103,7 +103,7 @@ def _cancel(draft: EventDraft, ended_before: Int64s) -> EventDraft:
 
 def _strike(draft: EventDraft, struck: set[int], fresh: set[int]) -> EventDraft:
     """Return a draft in which struck jobs stay QUEUED, fresh ones from their LEASED event on, which strikes them."""
-    candidates = np.flatnonzero(np.isin(draft.handle, np.array([*struck, *fresh], dtype=np.int64)))
+    candidates = true_places(np.isin(draft.handle, np.array([*struck, *fresh], dtype=np.int64)))
     rows: list[int] = []
     for row in candidates.tolist():
         handle = int(draft.handle[row])

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int32s
+from argosy_core.arrays import Int32s, has_true, true_places
 from argosy_core.framework import Fault
 from argosy_core.placement import SampleReply, WaitReason
 from argosy_core.scheduler.backfill.promises import CouldHold
@@ -82,7 +82,7 @@ class Answers:
         unfinished = empty & same & (reply.complete == 0) & (reply.reason == WaitReason.NONE)
         state.asked_complete.difference_update(classes[~unfinished].tolist())
         state.asked_complete.update(classes[unfinished].tolist())
-        for row in np.flatnonzero(empty & same & (reply.reason != WaitReason.NONE)).tolist():
+        for row in true_places(empty & same & (reply.reason != WaitReason.NONE)).tolist():
             state.answers[int(classes[row]), index] = ClassResult(
                 reason=WaitReason(int(reply.reason[row])),
                 text=reply.texts[row] if reply.texts else "",
@@ -117,7 +117,7 @@ class Answers:
             if self._woken:
                 waits &= np.array([(row, index) not in self._woken for row in classes.tolist()], dtype=np.bool_)
             state.waits.answered(classes[known & ~said], index)
-            if waits.any():
+            if has_true(waits):
                 retry_s = reply.retry_after_s[waits] if reply.retry_after_s.size else np.zeros(int(waits.sum()))
                 state.waits.wait(
                     classes[waits],
@@ -133,7 +133,7 @@ class Answers:
                     behind,
                     index,
                     np.full(behind.size, WaitReason.PROMISED, dtype=np.int8),
-                    retry_after_s=np.full(behind.size, _PROMISED_RETRY_S),
+                    retry_after_s=np.full(behind.size, max(_PROMISED_RETRY_S, state.waits.expiry_s)),
                     now_s=self._now_s,
                 )
         for class_id, fault in faults.items():

@@ -11,13 +11,14 @@ Source: design section 5, "Round" 4; seed 000 "Commit Phase"; decision 0018.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int16s, Int32s, Int64s
+from argosy_core.arrays import Int16s, Int32s, Int64s, has_true, true_places
 from argosy_core.job.tables.members import Members
 from argosy_core.placement import CommitReply, CommitRequest, Decision
 from argosy_core.scheduler.columns.codes import (
@@ -28,7 +29,7 @@ from argosy_core.scheduler.columns.codes import (
 )
 from argosy_core.scheduler.memory.state import PoolState
 
-__all__ = ["CommitStages", "Placed"]
+__all__ = ["CommitStages", "Placed", "kept_nodes", "promised_nodes"]
 
 _WAITING: Final = 0
 _PLACED: Final = 1
@@ -82,6 +83,7 @@ class CommitStages:
         self._stage_end = self._cursor.copy()
         self._placed_cluster = np.full(slots.size, -1, dtype=np.int64)
         self._was_refused = np.zeros(slots.size, dtype=np.bool_)
+        self._was_full = np.zeros(slots.size, dtype=np.bool_)
         self.status = np.where(self._cursor < self._end, _WAITING, _NO_CANDIDATE).astype(np.int8)
         self.stage = 0
         self._asked: dict[int, npt.NDArray[np.int64]] = {}
@@ -89,10 +91,10 @@ class CommitStages:
         self._session = state.clusters.session.copy()
         self._is_gang = state.classes.are_gangs(live.class_index[slots])
         self._sizes = np.ones(slots.size, dtype=np.int64)
-        for row in np.flatnonzero(self._is_gang).tolist():
+        for row in true_places(self._is_gang).tolist():
             self._sizes[row] = state.classes.gangs[int(live.class_index[slots[row]])].least_count
-        self._avoided = _promised_nodes(state) if self._is_gang.any() else {}
-        self._gathered = _gathered_nodes(state) if self._is_gang.any() else {}
+        self._avoided = promised_nodes(state) if has_true(self._is_gang) else {}
+        self._gathered = _gathered_nodes(state) if has_true(self._is_gang) else {}
 
     @property
     def decided_count(self) -> int:
@@ -101,11 +103,11 @@ class CommitStages:
 
     def conflicted(self) -> npt.NDArray[np.int64]:
         """Return the runs all of whose candidates conflicted."""
-        return np.flatnonzero(self.status == _CONFLICTED)
+        return true_places(self.status == _CONFLICTED)
 
     def refused(self) -> npt.NDArray[np.int64]:
         """Return the runs that got no candidate, some of which plugins refused: no failure of theirs."""
-        return np.flatnonzero(self.status == _REFUSED)
+        return true_places(self.status == _REFUSED)
 
     def members(self, rows: npt.NDArray[np.int64]) -> Members:
         """Return the members that runs consist of."""
@@ -127,7 +129,7 @@ class CommitStages:
 
         Runs whose cluster has not answered the last stage count as unknown (see `unanswered`).
         """
-        rows = np.flatnonzero(self.status == _WAITING)
+        rows = true_places(self.status == _WAITING)
         self._asked = {}
         if rows.size == 0:
             return ()
@@ -137,7 +139,7 @@ class CommitStages:
         target = clusters[self._cursor[rows]]
         end = self._cursor[rows] + 1
         further = np.ones(rows.size, dtype=np.bool_)
-        while further.any():
+        while has_true(further):
             inside = end < self._end[rows]
             further = inside & (clusters[np.where(inside, end, 0)] == target)
             end = end + further
@@ -156,7 +158,7 @@ class CommitStages:
         places = np.arange(offset[-1]) + np.repeat(self._cursor[rows] - offset[:-1], counts)
         candidate = self._decision.node[places]
         line, of_gang = self._lines(rows)[0], _NO_FLAGS
-        if self._is_gang[rows].any():
+        if has_true(self._is_gang[rows]):
             offset, candidate = self._with_gangs(cluster, rows, np.split(candidate, offset[1:-1]))
             of_gang = self._is_gang[rows][line]
         return CommitRequest(
@@ -176,9 +178,11 @@ class CommitStages:
         """Return offsets and candidates of the members of runs, gangs with the nodes that they may not have."""
         line, number = self._lines(rows)
         avoided = self._avoided.get(cluster, _NO_NODES)
-        kept = self._gathered.get(cluster, (_NO_NODES, -1))
+        kept = self._gathered.get(cluster, {})
         parts = [
-            own if not is_gang else avoided if handle == kept[1] else np.union1d(avoided, kept[0])
+            own
+            if not is_gang
+            else np.unique(np.concatenate([avoided, *(nodes for owner, nodes in kept.items() if owner != handle)]))
             for is_gang, handle, own in zip(
                 self._is_gang[rows].tolist(), self.handle[rows].tolist(), candidates, strict=True
             )
@@ -232,6 +236,10 @@ class CommitStages:
         # What a gang found too little room for says the next answer about its class; on promised nodes it may see some.
         gangs = ended[self._is_gang[ended] & ~self._was_refused[ended]]
         self.status[gangs] = _REFUSED if self._avoided or self._gathered else _UNDECIDED
+        if self._clusters.delegated[cluster]:
+            # It stands for all its nodes, of which nobody took just one before the run.
+            self._was_full[again] = True
+        self.status[ended[self._was_full[ended] & (self.status[ended] == _CONFLICTED)]] = _UNDECIDED
         _, number = self._lines(rows[placed])
         kept = sizes[placed]
         return Placed(
@@ -249,21 +257,30 @@ class CommitStages:
         return tuple(self._asked)
 
 
-def _promised_nodes(state: PoolState) -> dict[int, Int32s]:
+def promised_nodes(state: PoolState) -> dict[int, Int32s]:
     """Return by cluster the sampler node indices of the nodes that waiting heads are promised."""
     promised: dict[int, list[int]] = {}
     for promise in state.promises.standing.values():
         promised.setdefault(promise.cluster, []).append(promise.node)
     return {
-        cluster: np.flatnonzero(np.isin(state.clusters.nodes[cluster].by_sampler, nodes)).astype(np.int32)
+        cluster: true_places(np.isin(state.clusters.nodes[cluster].by_sampler, nodes)).astype(np.int32)
         for cluster, nodes in promised.items()
     }
 
 
-def _gathered_nodes(state: PoolState) -> dict[int, tuple[Int32s, int]]:
-    """Return by cluster the sampler node indices of the nodes that are kept for a gang, and for which."""
-    if state.promises.gathered is None:
-        return {}
-    names = state.clusters.nodes[state.promises.gathered.cluster]
-    rows = np.flatnonzero(np.isin(names.by_sampler, names.intern(state.promises.gathered.nodes))).astype(np.int32)
-    return {state.promises.gathered.cluster: (rows, state.promises.gathered.handle)}
+def _gathered_nodes(state: PoolState) -> dict[int, dict[int, Int32s]]:
+    """Return by cluster, and by handle of gangs, the sampler node indices of the nodes that are kept for them."""
+    kept: dict[int, dict[int, Int32s]] = {}
+    for gathered in state.promises.gathered.values():
+        names = state.clusters.nodes[gathered.cluster]
+        rows = true_places(np.isin(names.by_sampler, names.intern(gathered.nodes))).astype(np.int32)
+        kept.setdefault(gathered.cluster, {})[gathered.handle] = rows
+    return kept
+
+
+def kept_nodes(state: PoolState, besides: Container[int]) -> dict[int, Int32s]:
+    """Return by cluster the sampler node indices of what is promised to heads or kept for gangs, besides some gangs."""
+    kept = {cluster: [rows] for cluster, rows in promised_nodes(state).items()}
+    for cluster, gathered in _gathered_nodes(state).items():
+        kept.setdefault(cluster, []).extend(rows for owner, rows in gathered.items() if owner not in besides)
+    return {cluster: np.unique(np.concatenate([_NO_NODES, *rows])) for cluster, rows in kept.items()}

@@ -18,15 +18,18 @@ Source: design section 5, "Round"; 003 "Global prioritisation", "Scheduler archi
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int32s, Int64s
+from argosy_core.arrays import Int32s, Int64s, has_true, true_places
 from argosy_core.errors import InvariantViolation
+from argosy_core.job.tables.ids import grow
 from argosy_core.job.tables.interning import distinct
 from argosy_core.job.tables.live import BACKING_OFF, IN_FLIGHT, PENDING
+from argosy_core.nodes import ANY_NODE
 from argosy_core.placement import (
     CandidatePool,
     CommitReply,
@@ -36,6 +39,7 @@ from argosy_core.placement import (
     SampleRequest,
 )
 from argosy_core.queueing import Filled, walk
+from argosy_core.scheduler.backfill.clearing import Clearing, find_clearing
 from argosy_core.scheduler.backfill.freed import note_left
 from argosy_core.scheduler.backfill.gathering import find_gathering, gather, gathered_entries, review_gathered
 from argosy_core.scheduler.backfill.passing import Passing
@@ -46,12 +50,14 @@ from argosy_core.scheduler.memory.run_members import add_members
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.weighing import advance_weights
 from argosy_core.scheduler.outgoing.effects import LeasePlan
+from argosy_core.scheduler.rounds.additions import Additions, give_up_waiting
 from argosy_core.scheduler.rounds.answers import Answers
-from argosy_core.scheduler.rounds.commits import CommitStages, Placed
+from argosy_core.scheduler.rounds.commits import CommitStages, Placed, kept_nodes
 from argosy_core.scheduler.rounds.plan import decide_stops, lease_columns, round_state, time_out_runs
 from argosy_core.scheduler.runs.retrying import back_off_s
 from argosy_core.scheduler.runs.unheard import next_replacement_s
 from argosy_core.scheduler.turns.asking import choose, find_placeable, find_unjudged
+from argosy_core.scheduler.turns.growing import note_growth
 from argosy_core.scheduler.turns.job_order import keep_order
 from argosy_core.scheduler.turns.lease_rates import next_leases_s, take_leases
 from argosy_core.scheduler.turns.limits import caps_due_s, charge_starts, claims_within, find_caps
@@ -78,7 +84,8 @@ def next_due_s(state: PoolState, now_s: float) -> float:
     Complexity: O(queues) in NumPy.
     """
     lost_s = min(next_replacement_s(state), state.silence.next_s())
-    limit_s = min(state.time_limits.next_s(), state.promises.due_s, state.caps.due_s, lost_s)
+    due_s = min(lost_s, state.vacancies.next_s(), state.extras.due_s)
+    limit_s = min(state.time_limits.next_s(state.live), state.promises.due_s, state.caps.due_s, due_s)
     if (
         state.unsent_stops
         or state.explained
@@ -87,11 +94,11 @@ def next_due_s(state: PoolState, now_s: float) -> float:
         or min(limit_s, state.room.due_s) <= now_s
     ):
         return now_s
-    if not (state.queues.queued_count > state.queues.on_hold_count).any():
+    if not has_true(state.queues.queued_count > state.queues.on_hold_count):
         return limit_s
     if state.idle_at != state.change_count:
         return now_s
-    moments = [state.room.due_s, state.waits.next_end_s, state.promises.heads_due_s]
+    moments = [state.room.due_s, state.waits.due_s(now_s), state.promises.heads_due_s]
     return min([limit_s, *moments, *(moment_s for moment_s, _ in state.back_off[:1])])
 
 
@@ -120,10 +127,13 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
     advance_weights(state, now_s)
     keep_order(state, now_s)
     make_room(state, now_s)
+    give_up_waiting(state, now_s)
     review_promises(state, now_s)
     _review_caps(state, now_s)
     review_gathered(state, now_s)
-    due_heads = np.append(find_due(state, now_s), find_gathering(state, now_s)) if state.heads.size else _NOBODY
+    due_heads = find_due(state, now_s) if state.heads.size else _NOBODY
+    if state.heads.size or state.promises.gathered:
+        due_heads = np.append(due_heads, find_gathering(state, now_s))
     if state.waits.expire(now_s) or due_heads.size:
         state.change_count += 1
     return Round(state, rng, now_s=now_s, due_heads=due_heads)
@@ -178,6 +188,12 @@ class Round:
             for_promise=for_promise,
             rng=rng,
         )
+        self._clearing: Clearing | None = None
+        for slot in due_heads[state.classes.are_gangs(state.live.class_index[due_heads])].tolist():  # one at most
+            self._clearing = find_clearing(state, slot, now_s)
+            givers = frozenset() if self._clearing is None else self._clearing.givers
+            self._asking.kept = kept_nodes(state, {int(state.live.handle[slot]), *givers})
+            self._asking.going = {} if self._clearing is None else self._clearing.members(state)
         self._pool = CandidatePool(
             self._asking.class_ids,
             state.classes.requests[self._asking.classes],
@@ -191,6 +207,7 @@ class Round:
         if not self.requests:
             state.idle_at = state.change_count
         self._waiting = {request.cluster for request in self.requests}
+        self._delegated = {request.cluster for request in self.requests if request.is_delegated}
         self.number = state.round_number
         """Number of the round."""
         self._stages: CommitStages | None = None
@@ -198,13 +215,9 @@ class Round:
         self._answers = Answers(state, self._asking, number=self.number, now_s=now_s)
         self._leased: list[npt.NDArray[np.int64]] = []
         self._releases: list[ClusterRuns] = []
-        self._statistics = RoundStatistics(
-            round_number=self.number,
-            asked_count=int(self._jobs.slots.size),
-            class_count=int(self._asking.classes.size),
-            waiting_class_count=int((state.classes.waiting_count > 0).sum() - state.placeable.sum()),
-            asked_cluster_count=len(self.requests),
-        )
+        self._statistics = RoundStatistics(round_number=self.number, class_count=int(self._asking.classes.size))
+        self._additions = Additions(state, now_s)
+        self._is_adding = bool(self._additions)
         state.round = self
 
     def note_woken(self, cluster: int, classes: Int32s) -> None:
@@ -230,9 +243,13 @@ class Round:
         if reply.incarnation != asking.incarnation[index]:
             return
         rows = asking.rows(index)
+        if cluster in self._delegated and reply.node.size and reply.node[-1] >= 0:
+            names, row = state.clusters.nodes[index], int(reply.node[-1])
+            names.by_sampler = grow(names.by_sampler, row + 1, -1)
+            names.by_sampler[row] = names.intern([ANY_NODE])[0]
         self._pool.add(index, asking.class_ids[rows], reply)
         columns = len(asking.axis)
-        state.clusters.free[index, :columns] = reply.total_free
+        state.clusters.free[index, :columns] = np.minimum(reply.total_free, state.clusters.total[index, :columns])
         self._answers.take(index, rows, reply)
 
     # --- decision and commit --------------------------------------------------------------------------------------
@@ -243,25 +260,27 @@ class Round:
         Args:
             rng: Orders candidates of equal score.
         """
+        first = self._additions.requests(self.number)
         if not self.requests:
-            return ()
+            return first
         state, live, jobs = self._state, self._state.live, self._jobs
         there = self._is_there(jobs.slots, self._handles) & ((live.flags[jobs.slots] & BACKING_OFF) == 0)
         there &= ~state.queues.cordoned[live.queue[jobs.slots]]
         there &= jobs.classes == live.class_index[jobs.slots]
-        jobs = jobs.take(np.flatnonzero(there))
+        jobs = jobs.take(true_places(there))
         if state.promises.kinds:
             self._pool.merge(rng)
             note_left(state, self._pool, self._now_s)
             may_begin = claims_within(state, jobs.slots)
             self._held_claims = jobs.slots[~may_begin]
-            jobs = jobs.take(np.flatnonzero(may_begin))
-        decider = Decider(self._pool, state.settings.commit_candidate_count, rng)
+            jobs = jobs.take(true_places(may_begin))
         class_ids = state.classes.class_id.tolist()
         last_choices = self._last_choices(rng)
         job_sets = state.job_sets.job_set_id[live.job_set[jobs.slots]].tolist() if last_choices else []
         kept = self._find_kept(rng)
         passing = self._find_passing(jobs, kept, rng)
+        # What may pass a promise counts with every node that it may come to.
+        decider = Decider(self._pool, state.settings.commit_candidate_count, rng, takes_best=passing is not None)
 
         def place(job: int, class_index: int, barred: frozenset[int] = _NOTHING) -> bool:
             class_id = class_ids[class_index]
@@ -280,14 +299,15 @@ class Round:
 
         turns = queues_of(state, self._rows)
         placed = walk(turns, jobs, place) if passing is None else walk(turns, passing.jobs, place_beside)
-        promised = {state.promises.gathered.cluster} if kept and state.promises.gathered is not None else set()
+        promised = {state.promises.gathered[handle].cluster for handle in kept}
         self._answers.note_waits(self._pool.faults, promised | (passing.clusters if passing is not None else set()))
         self._stages = CommitStages(state, jobs.slots[placed], decider.decision())
         self._told_count = state.clusters.told_count.copy()
         self._statistics.decided_count = self._stages.decided_count
-        return self._stages.next_requests(self.number)
+        self._stages.stage = int(self._is_adding)
+        return first or self._stages.next_requests(self.number)
 
-    def _find_passing(self, jobs: Filled, kept: frozenset[int], rng: np.random.Generator) -> Passing | None:
+    def _find_passing(self, jobs: Filled, kept: dict[int, frozenset[int]], rng: np.random.Generator) -> Passing | None:
         """Return what guards promised nodes among the candidates; None if there are none."""
         if not self._state.promises.standing and not kept:
             return None
@@ -295,10 +315,10 @@ class Round:
         passing = Passing(self._state, self._pool, jobs, self._now_s, kept=kept)
         return passing if passing.entries or kept else None
 
-    def _find_kept(self, rng: np.random.Generator) -> frozenset[int]:
-        """Return the entries of the candidates that are kept for a gang."""
-        if self._state.promises.gathered is None:
-            return _NOTHING
+    def _find_kept(self, rng: np.random.Generator) -> dict[int, frozenset[int]]:
+        """Return the entries of the candidates that are kept for gangs, by handle."""
+        if not self._state.promises.gathered:
+            return {}
         self._pool.merge(rng)
         return gathered_entries(self._state, self._pool)
 
@@ -310,7 +330,7 @@ class Round:
         pool.merge(rng)
         entries: dict[tuple[int, int], int] = {}
         for index in np.unique(pool.cluster).tolist():
-            at = np.flatnonzero(pool.cluster == index)
+            at = true_places(pool.cluster == index)
             names = state.clusters.nodes[index].translate(pool.node[at]).tolist()
             entries.update(zip(((index, name) for name in names), at.tolist(), strict=True))
         found: dict[tuple[int, int], set[int]] = {}
@@ -333,6 +353,9 @@ class Round:
                 decided again in a later round.
         """
         index = self._state.clusters.find(cluster)
+        if index is not None and self._is_adding:
+            self._additions.take(index, reply)
+            return
         if self._stages is None or index is None:
             return
         placed = self._stages.take(index, reply)
@@ -364,7 +387,7 @@ class Round:
             for handle in live.handle[slots].tolist():
                 state.attempted.pop(handle, None)
         state.count_held(slots, 1)
-        if member_slots.size > slots.size:
+        if member_slots.size > slots.size or state.classes.elastic:
             add_members(state, member_slots, placed.number[kept], nodes[kept])
         state.raise_flow()
         if state.clusters.told_count[index] == self._told_count[index]:
@@ -386,6 +409,9 @@ class Round:
 
         A cluster that has not answered the stage before counts as one whose answer is not known.
         """
+        was_adding, self._is_adding = self._is_adding, False
+        if was_adding:
+            self._additions.close()
         if self._stages is None:
             return ()
         self._close_stage()
@@ -408,6 +434,7 @@ class Round:
         """
         state = self._state
         self._close_stage()
+        added, releases = self._additions.finish()
         state.advance_flow(now_s)
         self._elect()
         self._promise(now_s)
@@ -428,7 +455,8 @@ class Round:
             failed_handle=failed_handle,
             failed_reasons=reasons,
             round_state=round_state(state),
-            releases=tuple(self._releases),
+            releases=(*self._releases, *releases),
+            added=added,
         )
         self._end(plan)
         return plan
@@ -439,10 +467,14 @@ class Round:
         if self.requests or not self._is_idle or state.change_count != self._seen_change:
             if self.requests:
                 find_placeable(state)
-                is_vain = not state.placeable.any() or self._would_only_claim()
+                is_vain = not has_true(state.placeable) or self._would_only_claim()
                 if is_vain and not (state.explained or find_unjudged(state)[0].size):
                     state.idle_at = state.change_count  # another round would find that there is nothing to ask
             elect_heads(state)
+            if state.promises.is_choice_old:
+                # Who was kept from a promised node was tried in this round: who is left without room can be told now.
+                state.promises.is_choice_old = False
+                state.change_count += 1
 
     def _would_only_claim(self) -> bool:
         """Return whether another round would ask again for those alone that their caps held back in this one.
@@ -454,7 +486,7 @@ class Round:
         if not (self._held_claims.size and asked_all) or self._statistics.decided_count:
             return False
         others = self._jobs.classes[~np.isin(slots, self._held_claims)]
-        return not state.placeable[others].any()
+        return not has_true(state.placeable[others])
 
     def _promise(self, now_s: float) -> None:
         """Promise starts to the heads that it was asked for, and look when to ask next."""
@@ -464,7 +496,7 @@ class Round:
             is_gang = state.classes.are_gangs(state.live.class_index[self._due_heads])
             singles, told = self._due_heads[~is_gang], self._answers.could_hold()
             give_promises(state, singles, told, leased=leased, now_s=now_s)
-            gather(state, self._due_heads[is_gang], told, now_s)
+            gather(state, self._due_heads[is_gang], told, now_s, clearing=self._clearing)
             elect_heads(state)
         note_heads(state, now_s)
         review_promises(state, now_s)
@@ -520,8 +552,9 @@ class Round:
         """Write the statistics and let the next round begin."""
         state, statistics = self._state, self._statistics
         state.round = None
+        if state.classes.elastic and state.extras.due_s == math.inf:
+            note_growth(state, self._now_s)
         statistics.leased_count = int(plan.handle.size)
-        statistics.stage_count = self._stages.stage if self._stages else 0
         statistics.pending_count = int(state.pending_slots().size)
         statistics.queued_count = int(state.queues.queued_count.sum()) - statistics.pending_count
         state.totals["conflicts"] += statistics.conflict_count

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int8s, Int32s, Int64s
+from argosy_core.arrays import Bools, Int8s, Int32s, Int64s, has_true, true_places
 from argosy_core.job.reading.retry_rules import RETRIED
 from argosy_core.job.states import (
     FAILURE_REASONS,
@@ -34,6 +34,7 @@ from argosy_core.scheduler.columns.codes import (
     RUN_FAILED,
     RUN_LOST,
     RUN_PREEMPTED,
+    RUN_RETURNED,
     RUN_SUCCEEDED,
 )
 from argosy_core.scheduler.columns.messages import ClusterRuns, StateColumns
@@ -45,10 +46,12 @@ from argosy_core.scheduler.outgoing.events import Detail, EventBuffer
 from argosy_core.scheduler.runs.preempting import are_preempted
 from argosy_core.scheduler.runs.progress import Progress
 from argosy_core.scheduler.runs.retrying import failed_run_limits, run_back_off_s
+from argosy_core.scheduler.runs.returning import note_returned
 
 __all__ = ["NOTHING_ENDED", "Ended", "finish"]
 
-_NO_NODES: Final = (int(FailureKind.REJECTED), int(FailureKind.TIME_LIMIT))
+_RETURNED: Final = int(FailureKind.RETURNED)
+_NO_NODES: Final = (int(FailureKind.REJECTED), int(FailureKind.TIME_LIMIT), _RETURNED)
 """Failures with which no node has to do."""
 _REQUEUE: Final = JOB_QUEUED
 _NO_SLOTS: Final = np.zeros(0, dtype=np.int32)
@@ -146,7 +149,7 @@ def finish(state: PoolState, columns: StateColumns, progress: Progress, *, event
         *((chosen, f"{limit} runs ended for reasons that are not the job's own") for chosen, limit in texts),
         (worn, f"a job has at most {MAX_STORED_ATTEMPT} runs"),
     ):
-        if chosen.any():
+        if has_true(chosen):
             job_end[chosen] = JOB_FAILED
             reason[chosen] = ends.texts.index(text)
     rows = _run_ends(state, replace(ends, reason=reason), run_end, columns=columns, progress=progress)
@@ -168,7 +171,10 @@ def finish(state: PoolState, columns: StateColumns, progress: Progress, *, event
     note_ended(state, slots[done], ends.time_us[done])
     _say_ends(events, slots, ends, job_end=job_end, reason=reason)
     state.give_back(slots)
-    _requeue(state, slots[again], ends.failure[again], now_s)
+    returned = run_end == RUN_RETURNED
+    if has_true(returned):
+        note_returned(state, slots[returned], texts=ends.texts.all(), reason=ends.reason[returned], now_s=now_s)
+    _requeue(state, slots[again], np.where(returned, 0, ends.failure)[again], now_s)
     over = ~again
     jobs = job_updates(handle[over], job_end[over], ends.time_us[over], reason=reason[over], texts=ends.texts)
     state.remove_jobs(slots[over], job_end[over].astype(np.int32))
@@ -216,7 +222,7 @@ def _collect(state: PoolState, columns: StateColumns, progress: Progress, texts:
 def _reasons(columns: StateColumns, rows: Int64s, end: Int8s, texts: Texts) -> Int64s:
     """Return the index of the reason of each end that is no success, -1 for the others."""
     reason = np.full(rows.size, -1, dtype=np.int64)
-    bad = np.flatnonzero(end != RUN_SUCCEEDED)
+    bad = true_places(end != RUN_SUCCEEDED)
     if bad.size:
         failure, message = columns.failure[rows[bad]].astype(np.int64), columns.message[rows[bad]].astype(np.int64)
         pairs, inverse = np.unique(failure << 32 | (message + 1), return_inverse=True)
@@ -237,7 +243,7 @@ def _run_ends(
 ) -> _RunEnds:
     """Return the ends of members: of the runs that ended and have no rows of members, and of those that have."""
     live, slots = state.live, ends.slots
-    alone = np.flatnonzero(~live.members.has(slots)) if progress.ended_members else slice(None)
+    alone = true_places(~live.members.has(slots)) if progress.ended_members else slice(None)
     single = _RunEnds(
         slots=slots[alone],
         keys=Members.of(live.handle[slots[alone]], live.attempt[slots[alone]]),
@@ -291,7 +297,7 @@ def _time_out(state: PoolState, ends: _Ends) -> _Ends:
     live = state.live
     flags = live.flags[ends.slots]
     is_ours = ((flags & STOP_SENT) != 0) | (ends.pod_end == RUN_CANCELLED)
-    rows = np.flatnonzero(((flags & TIMED_OUT) != 0) & is_ours & (ends.pod_end != RUN_SUCCEEDED))
+    rows = true_places(((flags & TIMED_OUT) != 0) & is_ours & (ends.pod_end != RUN_SUCCEEDED))
     if not rows.size:
         return ends
     pod_end, failure, reason = ends.pod_end.copy(), ends.failure.copy(), ends.reason.copy()
@@ -304,7 +310,7 @@ def _time_out(state: PoolState, ends: _Ends) -> _Ends:
 def _preempt(state: PoolState, ends: _Ends) -> _Ends:
     """Return the ends with those of runs that were stopped to make room as no failures, and with that as the reason."""
     preempted = are_preempted(state, ends.slots) & ((state.live.flags[ends.slots] & STOP_SENT) != 0)
-    rows = np.flatnonzero(preempted & (ends.pod_end != RUN_SUCCEEDED) & (ends.failure != FailureKind.TIME_LIMIT))
+    rows = true_places(preempted & (ends.pod_end != RUN_SUCCEEDED) & (ends.failure != FailureKind.TIME_LIMIT))
     if not rows.size:
         return ends
     failure, reason = ends.failure.copy(), ends.reason.copy()
@@ -331,8 +337,11 @@ def _judge(state: PoolState, ends: _Ends) -> tuple[npt.NDArray[np.int16], npt.ND
     asked, stopped = (flags & CANCEL_REQUESTED) != 0, ((flags & STOP_SENT) != 0) & ((flags & TIMED_OUT) == 0)
     succeeded = ends.pod_end == RUN_SUCCEEDED
     run_end = np.where(stopped & ~succeeded, _stopped_end(state, slots), ends.pod_end).astype(np.int16)
+    run_end[_are_returned(ends) & (run_end == RUN_FAILED) & (live.start_time_us[slots] == 0)] = (
+        RUN_RETURNED  # which is nobody's failure
+    )
     limits = np.zeros(slots.size, dtype=np.int64)
-    failed = np.flatnonzero((run_end == RUN_FAILED) | (run_end == RUN_LOST))
+    failed = true_places((run_end == RUN_FAILED) | (run_end == RUN_LOST))
     if failed.size:
         live.failures[slots[failed]] += 1
         limits[failed] = failed_run_limits(state, slots[failed], run_end[failed], ends.failure[failed])
@@ -340,6 +349,12 @@ def _judge(state: PoolState, ends: _Ends) -> tuple[npt.NDArray[np.int16], npt.ND
     own = (run_end == RUN_FAILED) & (limits > 0) & ~np.isin(ends.failure, RETRIED)
     job_end = np.select([succeeded, own, asked], [JOB_SUCCEEDED, JOB_FAILED, JOB_CANCELLED], JOB_QUEUED)
     return run_end, job_end.astype(np.int16), limits
+
+
+def _are_returned(ends: _Ends) -> Bools:
+    """Return which runs their clusters gave back unplaced."""
+    returned: Bools = (ends.pod_end == RUN_FAILED) & (ends.failure == _RETURNED)
+    return returned
 
 
 def _say_ends(
@@ -356,7 +371,7 @@ def _say_ends(
     )
     for code, kind, place in kinds:
         chosen = job_end == code
-        if chosen.any():
+        if has_true(chosen):
             events.add(
                 slots[chosen],
                 int(kind),
@@ -383,6 +398,6 @@ def _requeue(state: PoolState, slots: Int32s, failure: Int64s, now_s: float) -> 
     live.leave_places(slots)
     state.count_queued(slots, 1)
     failed = failure > 0
-    if failed.any():
+    if has_true(failed):
         state.back_off_until(slots[failed], now_s + run_back_off_s(state, slots[failed]))
     state.push_queued(slots[(live.flags[slots] & BACKING_OFF) == 0])

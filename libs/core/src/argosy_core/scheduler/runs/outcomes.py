@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Bools, Int32s, Int64s
+from argosy_core.arrays import Bools, Int32s, Int64s, true_places
 from argosy_core.job.states import (
     IS_RUN_TERMINAL,
     FailureKind,
@@ -27,13 +27,13 @@ from argosy_core.scheduler.columns.codes import (
 )
 from argosy_core.scheduler.columns.messages import ClusterRuns, StateColumns, join_states
 from argosy_core.scheduler.columns.rows import object_updates, runs_by_cluster
+from argosy_core.scheduler.memory.replacing import rules_of
 from argosy_core.scheduler.memory.silence import LOOK_PERIOD_S
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.outgoing.effects import StateEffects
 from argosy_core.scheduler.outgoing.events import EventBuffer
 from argosy_core.scheduler.runs.ends import NOTHING_ENDED, finish
 from argosy_core.scheduler.runs.progress import Progress
-from argosy_core.scheduler.runs.retrying import rules_of
 from argosy_core.scheduler.runs.unheard import next_replacement_s, note_unheard, take_unheard
 
 __all__ = ["failed_states", "forget_cluster", "silent_states", "take_states", "unheard_states"]
@@ -67,7 +67,7 @@ def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], n
     state.advance_flow(now_s)
     events = EventBuffer(state, now_s)
     progress = Progress(state, columns, events)
-    rows = np.flatnonzero(current)
+    rows = true_places(current)
     # What is said of one object twice is taken one after the other, and of members of a run at once.
     subjects = slots[rows] if held is None else np.where(held[rows] < 0, slots[rows], -1 - held[rows])
     for wave in waves(subjects):
@@ -80,7 +80,7 @@ def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], n
     if stale_count:
         # An attempt that no row can have would be written to another's.
         has_row = stale & (columns.attempt > 0) & (columns.attempt <= MAX_STORED_ATTEMPT)
-        ended_stale = np.flatnonzero(has_row & IS_RUN_TERMINAL[np.clip(columns.state, 0, len(IS_RUN_TERMINAL) - 1)])
+        ended_stale = true_places(has_row & IS_RUN_TERMINAL[np.clip(columns.state, 0, len(IS_RUN_TERMINAL) - 1)])
         ended = _ended_updates(state, (clusters, columns), ended_stale)
         state.totals["stale"] += stale_count
         foreign_counts = _foreign_counts(state, clusters, columns, slots)
@@ -171,6 +171,7 @@ def _stops(
     strange &= ~((slots >= 0) & ((live.flags[slots] & IN_FLIGHT) != 0) & (live.attempt[slots] == columns.attempt))
     members = None if columns.member is None else columns.member[strange]
     others = live.live_members(broken)
+    others = others.take(others.state > 0)
     return runs_by_cluster(
         state.clusters.names,
         np.concatenate([clusters[strange], live.cluster[others.slot]]),

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Bools, Int8s, Int16s, Int32s, Int64s
+from argosy_core.arrays import Bools, Int8s, Int16s, Int32s, Int64s, has_true
 from argosy_core.job.states import (
     IS_RUN_TERMINAL,
     RUN_MAY_FOLLOW,
@@ -47,6 +47,7 @@ from argosy_core.scheduler.columns.codes import (
     RUN_UNKNOWN,
 )
 from argosy_core.scheduler.columns.messages import StateColumns
+from argosy_core.scheduler.memory.replacing import note_vacancies
 from argosy_core.scheduler.memory.results import BagFailure
 from argosy_core.scheduler.memory.run_members import are_broken_bags, object_places, run_states
 from argosy_core.scheduler.memory.state import PoolState
@@ -54,8 +55,8 @@ from argosy_core.scheduler.outgoing.events import Detail, EventBuffer
 
 __all__ = ["Ended", "EndedMembers", "Progress", "broken_runs"]
 
-_RAN: Final = np.array([False, True, True, False, False, False, False, True])
-"""bool[8] by FailureKind: a pod that failed so has run."""
+_RAN: Final = np.array([False, True, True, False, False, False, False, True, False])
+"""bool[9] by FailureKind: a pod that failed so has run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class Progress:
             slots: Their jobs, each once but for different members.
             held: Row in the table of members of each, -1 for runs that have none there; None if none has.
         """
-        if held is not None and (held >= 0).any():
+        if held is not None and has_true(held >= 0):
             of_members = held >= 0
             self._apply_members(rows[of_members], slots[of_members], held[of_members])
             rows, slots = rows[~of_members], slots[~of_members]
@@ -122,7 +123,7 @@ class Progress:
         bag = live.bag[slots]
         before = np.where(bag < 0, live.run_state[slots], 0).astype(np.int8)
         several = bag >= 0
-        if several.any():
+        if has_true(several):
             before[several] = live.bag_states[bag[several], index[several]]
         moves = RUN_MAY_FOLLOW[before, reported] & ~IS_RUN_TERMINAL[live.run_state[slots]]
         if not moves.all():
@@ -131,7 +132,7 @@ class Progress:
             return
         self.applied.append(rows)
         after = reported.copy()
-        if several.any():
+        if has_true(several):
             bags, jobs = bag[moves][several], slots[several]
             was_broken = are_broken_bags(self._state, jobs, bags)
             after[several] = self._apply_bags(rows[several], jobs, bags, reached=live.run_state[jobs])
@@ -155,7 +156,7 @@ class Progress:
         jobs, which = np.unique(slots, return_inverse=True)
         was_broken = run_states(self._state, jobs)[1]
         after = self._columns.state[rows]
-        if several.any():
+        if has_true(several):
             of_bags = held[several]
             after[several] = self._apply_bags(
                 rows[several], slots[several], table.bag[of_bags], reached=table.state[of_bags]
@@ -165,7 +166,7 @@ class Progress:
         starts = (after == RUN_RUNNING) & (table.start_time_us[held] == 0)
         table.start_time_us[held[starts]] = self._columns.time_us[rows[starts]]
         ended = IS_RUN_TERMINAL[after]
-        if ended.any():
+        if has_true(ended):
             gone = held[ended]
             self.ended_members.append(
                 EndedMembers(
@@ -174,6 +175,7 @@ class Progress:
                 )
             )  # fmt: skip
         reached, broken = run_states(self._state, jobs)
+        note_vacancies(self._state, jobs[~broken & ~IS_RUN_TERMINAL[reached]], self._state.flow_time_s)
         self.broken.append(jobs[broken & ~was_broken & ~IS_RUN_TERMINAL[reached]])
         last = np.zeros(jobs.size, dtype=np.int64)
         last[which] = rows
@@ -248,12 +250,12 @@ class Progress:
         self._say(slots, time_us, starts | back, EVENT_RUNNING)
         self._say(slots, time_us, (after == RUN_UNKNOWN) & (before != after), EVENT_UNKNOWN)
         live.run_state[slots] = after
-        if ended.any():
+        if has_true(ended):
             self.ended.append(Ended(slots[ended], rows[ended], after[ended]))
 
     def _say(self, slots: Int32s, time_us: Int64s, chosen: Bools, kind: int) -> None:
         """Write one event for the chosen jobs and set their state."""
-        if not chosen.any():
+        if not has_true(chosen):
             return
         target = JOB_LEASED if kind == EVENT_CREATED else JOB_RUNNING
         jobs = slots[chosen]

@@ -13,24 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Int32s, Int64s
-from argosy_core.job.reading.retry_rules import RETRIED, RetryRules
+from argosy_core.job.reading.retry_rules import RETRIED
 from argosy_core.scheduler.columns.codes import FAILURE_INFRASTRUCTURE, RUN_LOST
+from argosy_core.scheduler.memory.replacing import rules_of
 from argosy_core.scheduler.memory.state import PoolState
 
-__all__ = ["back_off_s", "failed_run_limits", "rules_of", "run_back_off_s"]
+__all__ = ["back_off_s", "failed_run_limits", "run_back_off_s"]
 
 _RETRIED: Final = np.array(RETRIED, dtype=np.int64)
 _MOST_DOUBLINGS: Final = 40
-
-
-def rules_of(state: PoolState, slots: Int32s) -> list[tuple[int, RetryRules]]:
-    """Return (place, rules) of the jobs among some whose specs have rules."""
-    specs = state.live.specs
-    if not specs.has_rules:
-        return []
-    layouts = specs.layout_ids(state.live.spec[slots]).tolist()
-    found = ((place, specs.layout(layout).rules) for place, layout in enumerate(layouts))
-    return [(place, rules) for place, rules in found if rules is not None]
 
 
 def failed_run_limits(state: PoolState, slots: Int32s, run_end: npt.NDArray[np.int16], failure: Int64s) -> Int64s:

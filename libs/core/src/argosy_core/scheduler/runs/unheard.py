@@ -15,8 +15,8 @@ import numpy as np
 
 from argosy_core.arrays import Int32s
 from argosy_core.scheduler.columns.codes import RUN_UNKNOWN
+from argosy_core.scheduler.memory.replacing import rules_of
 from argosy_core.scheduler.memory.state import PoolState
-from argosy_core.scheduler.runs.retrying import rules_of
 
 __all__ = ["next_replacement_s", "note_unheard", "take_unheard"]
 

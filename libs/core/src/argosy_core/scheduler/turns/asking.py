@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Bools, Int32s, Int64s
+from argosy_core.arrays import Bools, Int32s, Int64s, has_true, true_places
+from argosy_core.job.tables.members import Members
 from argosy_core.placement import SampleRequest, WaitReason
 from argosy_core.scheduler.memory.results import ClassResult
 from argosy_core.scheduler.memory.state import PoolState
@@ -29,6 +31,8 @@ _LATER_HALF_S: Final = 3.0
 _MOST_UNJUDGED: Final = 256
 """Classes that a round asks for just to learn whether any node matches them."""
 _NO_FLAGS: Final = np.zeros(0, dtype=np.bool_)
+_NO_NODES: Final = np.zeros(0, dtype=np.int32)
+_NOBODY: Final = Members.of([], [])
 _MOST_EXTRA: Final = 64
 """Candidates asked for beyond the usual, at most, because nodes are a last choice."""
 
@@ -37,7 +41,7 @@ def _holds(needs: Int64s, have: Int64s) -> Bools:
     """Return (class, cluster): where there is as much of every resource as a pod asks for."""
     fits = np.ones((needs.shape[0], have.shape[0]), dtype=np.bool_)
     for column in range(needs.shape[1]):
-        if needs[:, column].any():
+        if has_true(needs[:, column]):
             fits &= needs[:, column, None] <= have[:, column]
     return fits
 
@@ -137,14 +141,14 @@ def find_unjudged(state: PoolState) -> tuple[Int32s, Bools]:
     """
     clusters, end = state.clusters, state.classes.ids.end
     state.ensure_class_grid()
-    waiting = np.flatnonzero(state.classes.waiting_count[:end] > 0)
+    waiting = true_places(state.classes.waiting_count[:end] > 0)
     unsaid = (state.waits.reason[waiting, : len(clusters)] == WaitReason.NONE) & clusters.usable()
     unsaid &= ~state.waits.judged[waiting, : len(clusters)]
-    some = np.flatnonzero(unsaid.any(axis=1))
+    some = true_places(unsaid.any(axis=1))
     waiting, unsaid = waiting[some], unsaid[some]
     needs = state.classes.requests[waiting]
     unsaid &= _is_large_enough(state, waiting, needs) & ~_holds(needs, clusters.free)
-    chosen = np.flatnonzero(unsaid.any(axis=1))[:_MOST_UNJUDGED]
+    chosen = true_places(unsaid.any(axis=1))[:_MOST_UNJUDGED]
     return waiting[chosen].astype(np.int32), np.asarray(unsaid[chosen])
 
 
@@ -161,7 +165,7 @@ def count_room(state: PoolState, classes: npt.NDArray[np.integer], where: Bools)
     clusters, needs = state.clusters, state.classes.requests[classes]
     room = np.minimum(state.waits.room[classes, : len(clusters)], _MOST_ROOM).astype(np.int64)
     for column in range(needs.shape[1]):
-        asking = np.flatnonzero(needs[:, column])
+        asking = true_places(needs[:, column])
         if asking.size:
             free = np.maximum(clusters.free[:, column], 0)
             room[asking] = np.minimum(room[asking], free // needs[asking, column, None])
@@ -178,7 +182,7 @@ def find_placeable(state: PoolState) -> tuple[Int32s, Int64s]:
     """
     end = state.classes.ids.end
     placeable = np.zeros(end, dtype=np.bool_)
-    waiting = np.flatnonzero(state.classes.waiting_count[:end] > 0)
+    waiting = true_places(state.classes.waiting_count[:end] > 0)
     rooms = [np.zeros(0, dtype=np.int64)]
     for start in range(0, waiting.size, _BLOCK):
         part = waiting[start : start + _BLOCK]
@@ -187,10 +191,10 @@ def find_placeable(state: PoolState) -> tuple[Int32s, Int64s]:
         placeable[part[chosen]] = True
         rooms.append(count_room(state, part[chosen], where[chosen]))
     before = state.placeable
-    if (placeable[: before.size] & ~before).any() or placeable[before.size :].any():
+    if has_true(placeable[: before.size] & ~before) or has_true(placeable[before.size :]):
         state.wake_count += 1
     state.placeable = placeable
-    return np.flatnonzero(placeable).astype(np.int32), np.concatenate(rooms)
+    return true_places(placeable).astype(np.int32), np.concatenate(rooms)
 
 
 class Asking:
@@ -213,6 +217,10 @@ class Asking:
         self.complete = complete
         self.for_promise: Bools | None = None
         """(class, cluster) of which classes the nodes are wanted that could hold them; None if of none."""
+        self.kept: Mapping[int, Int32s] = {}
+        """By cluster, the sampler's indices of nodes that are kept for others than the gangs of `for_promise`."""
+        self.going: Mapping[int, Members] = {}
+        """By cluster, members of runs that may be stopped for the gang of `for_promise`."""
         self.axis = state.classes.axis
         self.incarnation = state.clusters.incarnation.copy()
 
@@ -220,7 +228,7 @@ class Asking:
         """Return the rows asked of a cluster, in the order of its request."""
         if cluster >= self.asked.shape[1]:
             return np.zeros(0, dtype=np.int64)
-        return np.flatnonzero(self.asked[:, cluster])
+        return true_places(self.asked[:, cluster])
 
     def requests(self, state: PoolState) -> tuple[SampleRequest, ...]:
         """Return one request per cluster that is asked anything."""
@@ -244,7 +252,11 @@ class Asking:
                     nodes_to_sample_ratio=settings.nodes_to_sample_ratio,
                     deadline_ms=settings.sample_deadline_ms,
                     strategy=settings.strategy,
+                    node_score=settings.node_score,
+                    is_delegated=bool(state.clusters.delegated[cluster]),
                     for_promise=_NO_FLAGS if self.for_promise is None else self.for_promise[rows, cluster],
+                    kept=self.kept.get(cluster, _NO_NODES),
+                    going=self.going.get(cluster, _NOBODY),
                     extra_count=_extra_count(last_choices, self.class_ids[rows], cluster) if last_choices else 0,
                 )
             )
@@ -301,7 +313,7 @@ def choose(
     asked = np.zeros_like(allowed)
     asked[:, drawn] = in_order & (np.cumsum(in_order, axis=1) <= count)
     heading = _among(classes, heads)
-    if heading.any():
+    if has_true(heading):
         promised = _among(classes[heading], np.array([kind for _, kind in state.promises.kinds], dtype=np.int32))
         reason = state.waits.reason[classes[heading], : len(clusters)]
         hopeful = (reason == WaitReason.NONE) | (reason == WaitReason.NO_ROOM)
@@ -317,6 +329,8 @@ def choose(
         position = {class_index: row for row, class_index in enumerate(classes.tolist())} if more.size else {}
         asked[[position[class_index] for class_index in more.tolist()]] |= where
     asked[_among(classes, explained)] = clusters.usable()
+    if len(state.returns):  # what was returned is not leased there again because somebody asks why it waits
+        asked &= state.waits.reason[classes, : len(clusters)] != WaitReason.RETURNED
     state.explained.clear()
     asking = Asking(state, classes, wanted=wanted, asked=asked, complete=complete)
     if for_promise[0].size:

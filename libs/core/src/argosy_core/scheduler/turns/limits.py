@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Float64s, Int32s, Int64s
+from argosy_core.arrays import Bools, Float64s, Int32s, Int64s, has_true, true_places
 from argosy_core.job.tables.live import ON_HOLD
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import MICRO, Excess, keep_within, percent_text, to_cores, weigh_vector
@@ -66,7 +66,7 @@ def fair_ratios(state: PoolState) -> Float64s:
     ratio = np.zeros(queues.weight.size)
     beside = np.bincount(branches.above + 1, queues.weight, queues.weight.size + 1)
     beside[1:] += branches.is_parent()  # the queue's own jobs
-    for rows in [np.flatnonzero(branches.above < 0), *branches.levels()]:
+    for rows in [true_places(branches.above < 0), *branches.levels()]:
         above = branches.above[rows]
         share = np.where(above >= 0, ratio[above], 1.0) * queues.weight[rows]
         ratio[rows] = np.divide(share, beside[above + 1], out=np.zeros(rows.size), where=beside[above + 1] > 0)
@@ -91,7 +91,7 @@ def find_caps(state: PoolState) -> Caps:
         reserved = state.live.slots(np.array([*state.room.nominated, *state.promises.handles], dtype=np.int64))
         reserved = np.unique(reserved[reserved >= 0])
         reserved = reserved[state.stage_is_queued(reserved)]
-    least_usage = _least_usage(state) if binds.any() else 0
+    least_usage = _least_usage(state) if has_true(binds) else 0
     return replace(basis, least_usage=least_usage, binds=binds, reserved=reserved, due_s=math.inf)
 
 
@@ -143,7 +143,7 @@ def caps_due_s(state: PoolState, now_s: float) -> float:
         now_s: Now.
     """
     queues, caps = state.queues, state.caps
-    if not caps.binds.any():
+    if not has_true(caps.binds):
         return math.inf
     end = min(queues.ids.end, caps.share.size)
     waits = queues.queued_count[:end] > queues.on_hold_count[:end]
@@ -153,7 +153,7 @@ def caps_due_s(state: PoolState, now_s: float) -> float:
     due_s = math.inf
     for flow, usage, most in kinds:
         held, bound = to_cores(usage[:end]), most[:end] / MICRO
-        rows = np.flatnonzero(waits & (flow[:end] * MICRO > most[:end] + 1) & (held < bound))
+        rows = true_places(waits & (flow[:end] * MICRO > most[:end] + 1) & (held < bound))
         if rows.size:
             halvings = np.log2((flow[rows] - held[rows]) / (bound[rows] - held[rows]))
             due_s = min(due_s, float(halvings.min()) * state.settings.half_time_s)
@@ -180,7 +180,7 @@ def charge_starts(state: PoolState, slots: Int32s, flow: Float64s) -> None:
         flow: Flow of each queue before the round, cores.
     """
     charges = charges_core_s(state, slots) if state.room.has_lifetimes else np.zeros(0, dtype=np.int64)
-    if not charges.any():
+    if not has_true(charges):
         return
     live, caps = state.live, state.caps
     by_queue = np.argsort(live.queue[slots], kind="stable")
@@ -289,7 +289,7 @@ class _Room:
             left: What is left.
             is_exempt: Whether the first may begin in any case.
         """
-        rows = np.flatnonzero(sizes)
+        rows = true_places(sizes)
         if is_exempt and rows.size:
             sizes[rows[0]] = min(int(sizes[rows[0]]), max(left, 0))
         alone = rows[sizes[rows] > most]
@@ -373,7 +373,7 @@ def claims_within(state: PoolState, slots: Int32s) -> Bools:
     rows = state.live.queue[slots]
     followers = state.live.slots(np.array(state.promises.followers, dtype=np.int64))
     for row in np.unique(rows[np.isin(slots, followers)]).tolist():
-        room, own = _room(state, row, state.caps), np.flatnonzero(rows == row)
+        room, own = _room(state, row, state.caps), true_places(rows == row)
         if room is not None and room.most is not None:
             may[own] = room.keep(slots[own])[0]
     return may
@@ -483,7 +483,7 @@ def held_back(state: PoolState) -> dict[WaitReason, Int32s]:
     slots = live.live_slots()
     slots = slots[state.stage_is_queued(slots) & ((live.flags[slots] & ON_HOLD) == 0)]
     is_limited = np.isin(live.queue[slots], full)
-    by_set = np.flatnonzero(np.isin(live.queue[slots], [*sets.queues]))
+    by_set = true_places(np.isin(live.queue[slots], [*sets.queues]))
     is_limited[by_set] |= sets.are_full(live, slots[by_set])
     is_late = np.isin(live.queue[slots], empty) & ~is_limited
     return {WaitReason.LIMIT: slots[is_limited], WaitReason.RATE: slots[is_late]}
@@ -504,7 +504,7 @@ def _limit_text(state: PoolState, slot: int) -> str:
         return f"its queue runs {int(queues.leased_count[row]):,} of at most {most:,} jobs"
     room = replace(room, left_count=1)  # that none may begin now says nothing of what may be held
     asked = state.job_vectors(one)[0, room.columns]
-    over = np.flatnonzero(asked > np.maximum(room.left, 0))
+    over = true_places(asked > np.maximum(room.left, 0))
     if over.size:
         at = int(over[0])
         name, held = state.classes.axis.names[room.columns[at]], int(queues.held[row, room.columns[at]])

@@ -4,7 +4,7 @@ Before a round, the waiting heads are looked at in fairness order. For one whose
 it, the runs with the least lost work are stopped that make room for it on one node (`preemption.choose_victims`). They
 are runs past their lifetimes, on nodes where a run of equal constraints is, so that the nodes surely match. The head is
 *nominated* from then on: it counts as if it had what it waits for, and nothing else is stopped for it for a while. It
-gets its node by a round, as any job, when the pods of the victims are gone.
+gets its node by a round, as any job, when the pods of the victims are gone. For gangs see `backfill.clearing`.
 
 A queue may have the right that runs make room for its jobs which are not past their lifetimes yet, or have none. They
 do so only if no others are enough, under the same rules of shares, and never those of queues that have the same right.
@@ -30,11 +30,12 @@ from argosy_core.preemption import Candidates, Excess, choose_victims
 from argosy_core.queueing import to_cores
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.runs.preempting import are_preempted, preempt
+from argosy_core.scheduler.turns.growing import live_extras, take_back
 from argosy_core.scheduler.turns.shares import fair_weights
 
-__all__ = ["make_room"]
+__all__ = ["NOMINATED_S", "find_excess", "find_preemptible", "kinds_of_victims", "make_room", "nominate"]
 
-_NOMINATED_S: Final = 60.0
+NOMINATED_S: Final = 60.0
 """How long nothing else is stopped for a head: longer than the grace that most pods take."""
 _NODE_BITS: Final = 32
 
@@ -50,7 +51,7 @@ def make_room(state: PoolState, now_s: float) -> None:
     per head.
     """
     state.room.due_s = math.inf
-    may_preempt = state.room.has_lifetimes or state.queues.preempts_endless
+    may_preempt = state.room.has_lifetimes or state.queues.preempts_endless or state.classes.elastic
     heads = state.pending_slots() if may_preempt else np.zeros(0, dtype=np.int32)
     waiting = state.live.handle[heads].tolist()
     ends = {handle: state.room.nominated[handle] for handle in waiting if state.room.nominated.get(handle, 0.0) > now_s}
@@ -58,15 +59,17 @@ def make_room(state: PoolState, now_s: float) -> None:
     if not heads.size:
         return
     state.room.due_s = min(ends.values(), default=math.inf)
-    expired, others = _preemptible(state, now_s, heads)
+    if state.classes.elastic and state.extras.settled_s <= now_s:
+        _take_back_extras(state, heads, now_s)
+    expired, others = find_preemptible(state, now_s, heads)
     if not expired.size and not others.size:
         return
-    excess = _excess(state, heads)
+    excess = find_excess(state, heads)
     candidates, classes = _candidates(state, np.concatenate([expired, others]), now_s)
     constraints = _constraints(state, np.append(classes, state.live.class_index[heads]))
     for slot, handle in zip(heads.tolist(), waiting, strict=True):
         if state.classes.are_gangs(state.live.class_index[slot : slot + 1])[0]:
-            continue  # room on one node is none for a gang
+            continue  # room on one node is none for a gang: its nodes are chosen by a sampler
         queue, one = int(state.live.queue[slot]), np.array([slot], dtype=np.int32)
         cores = float(to_cores(state.job_usage(one))[0])
         if handle in state.room.nominated or not excess.may_gain(queue, cores):
@@ -75,17 +78,13 @@ def make_room(state: PoolState, now_s: float) -> None:
         equal = np.array([constraints[index] == wanted for index in classes.tolist()], dtype=np.bool_)
         fitting = np.isin(candidates.node, candidates.node[equal])
         victims = None
-        for allowed in _kinds_of_victims(state, queue, candidates.run, expired):
+        for allowed in kinds_of_victims(state, queue, candidates.run, expired):
             left = candidates.only(fitting & allowed)
             victims = victims or choose_victims(state.requested_vectors(one)[0], queue, left, excess)
         if victims is None:
             continue
         runs = np.array(victims.runs, dtype=np.int32)
-        why = "" if np.isin(runs, expired).all() else " and may stop what is not past its lifetime"
-        name = state.queues.names[queue]
-        preempt(state, runs, f"makes room for a job of queue {name}, which is under its share{why}")
-        state.room.nominated[handle] = now_s + _NOMINATED_S
-        state.room.due_s = min(state.room.due_s, now_s + _NOMINATED_S)
+        nominate(state, slot, runs, until_s=now_s + NOMINATED_S, is_early=not np.isin(runs, expired).all())
         excess.note(queue, cores)
         for row, lost in zip(state.live.queue[runs].tolist(), to_cores(state.job_usage(runs)).tolist(), strict=True):
             excess.note(row, -lost)
@@ -93,7 +92,38 @@ def make_room(state: PoolState, now_s: float) -> None:
         candidates, classes = candidates.only(stay), classes[stay]
 
 
-def _kinds_of_victims(state: PoolState, queue: int, runs: Int32s, expired: Int32s) -> Iterator[Bools]:
+def _take_back_extras(state: PoolState, heads: Int32s, now_s: float) -> None:
+    """Have extras of gangs stopped for heads that wait; whoever they make room for is nominated."""
+    extras = live_extras(state)
+    for slot in heads.tolist():
+        handle = int(state.live.handle[slot])
+        chosen = None if handle in state.room.nominated else take_back(state, slot, extras, now_s)
+        if chosen is not None:
+            extras = extras.take(~chosen)
+            state.room.nominated[handle] = now_s + NOMINATED_S
+            state.room.due_s = min(state.room.due_s, now_s + NOMINATED_S)
+
+
+def nominate(state: PoolState, slot: int, runs: Int32s, *, until_s: float, is_early: bool) -> None:
+    """Have runs stopped for a waiting job, and nothing else until a moment.
+
+    Args:
+        state: The pool.
+        slot: The job.
+        runs: Jobs whose runs are stopped.
+        until_s: The moment, seconds since the Unix epoch.
+        is_early: Whether some of them are not past their lifetimes.
+    """
+    handle, name = int(state.live.handle[slot]), state.queues.names[int(state.live.queue[slot])]
+    why = " and may stop what is not past its lifetime" if is_early else ""
+    preempt(state, runs, f"makes room for a job of queue {name}, which is under its share{why}")
+    cleared_for = {run: head for run, head in state.room.cleared_for.items() if head in state.room.nominated}
+    state.room.cleared_for = cleared_for | dict.fromkeys(state.live.handle[runs].tolist(), handle)
+    state.room.nominated[handle] = until_s
+    state.room.due_s = min(state.room.due_s, until_s)
+
+
+def kinds_of_victims(state: PoolState, queue: int, runs: Int32s, expired: Int32s) -> Iterator[Bools]:
     """Return which runs may make room for jobs of a queue: those past their lifetimes, then all that may."""
     allowed: Bools = np.isin(runs, expired)
     yield allowed
@@ -108,7 +138,7 @@ def _kinds_of_victims(state: PoolState, queue: int, runs: Int32s, expired: Int32
         yield allowed
 
 
-def _preemptible(state: PoolState, now_s: float, heads: Int32s) -> tuple[Int32s, Int32s]:
+def find_preemptible(state: PoolState, now_s: float, heads: Int32s) -> tuple[Int32s, Int32s]:
     """Return the runs that are past their lifetimes, and others if they may make room for some head.
 
     It is noted when the next run is past its lifetime.
@@ -143,6 +173,9 @@ def _candidates(state: PoolState, slots: Int32s, now_s: float) -> tuple[Candidat
         known = clusters.nodes[index].names
         cordoned = [node for node in np.unique(members.node[cluster == index]).tolist() if known[node] in names]
         usable &= ~((cluster == index) & np.isin(members.node, cordoned))
+    for gathered in state.promises.gathered.values():  # what comes free there is for a gang
+        kept = clusters.nodes[gathered.cluster].intern(gathered.nodes)
+        usable &= ~((cluster == gathered.cluster) & np.isin(members.node, kept))
     began_s = live.start_time_us[of] / 1e6
     # A member that was shrunk holds less than its class asks for.
     of_class = state.classes.member_indices(live.class_index[of], members.keys.numbers())
@@ -166,7 +199,7 @@ def _constraints(state: PoolState, classes: Int64s) -> dict[int, object]:
     }
 
 
-def _excess(state: PoolState, heads: Int32s) -> Excess:
+def find_excess(state: PoolState, heads: Int32s) -> Excess:
     """Return how far queues are over their shares, as if what is under way had been done."""
     queues, live = state.queues, state.live
     usage = to_cores(state.counted_usage())

@@ -9,12 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Int32s, Int64s
+from argosy_core.arrays import Bools, Int32s, Int64s, has_true, true_places
 from argosy_core.job.tables.live import PENDING
 from argosy_core.placement import KIND_BITS, WaitReason
 from argosy_core.queueing import Filled, FillingLimits, FillingQueues, QueueTree, fill, flow_keys, most_usage, next_turn
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.turns.asking import find_placeable, reasons_at
+from argosy_core.scheduler.turns.head_choice import choose_of
 from argosy_core.scheduler.turns.limits import Beyond, heads_within
 from argosy_core.scheduler.turns.shares import room_below_share
 from argosy_core.scheduler.turns.turns import promised_slots, turn_size, turn_usage
@@ -63,7 +64,7 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
     # A waiting head counts as of a class of its own, behind all others, so that it alone is taken of its class.
     head_class = state.classes.ids.end
     # Mostly whatever waits is wanted, and the class of each job need not be looked up.
-    is_all_wanted = not state.classes.waiting_count[:head_class][~state.placeable].any()
+    is_all_wanted = not has_true(state.classes.waiting_count[:head_class][~state.placeable])
     wanted = None if is_all_wanted else np.append(state.placeable, True)
     usage_limit = int(_SLACK * _free_usage(state, classes))
     limits = FillingLimits(
@@ -135,7 +136,7 @@ def queues_with_work(state: PoolState, *, wanted: bool = False) -> Int64s:
     chosen = (queues.queued_count[:end] > queues.on_hold_count[:end]) & ~queues.cordoned[:end]
     if wanted:
         chosen &= queues.idle_at[:end] != state.wake_count
-    return np.flatnonzero(chosen)
+    return true_places(chosen)
 
 
 def _tree(state: PoolState, rows: Int64s, usage: Int64s) -> QueueTree | None:
@@ -215,7 +216,7 @@ def elect_heads(state: PoolState) -> None:
     heads_at = np.zeros((len(state.clusters), KIND_BITS.size), dtype=np.int64)
     head_kinds = [np.zeros((0, len(state.clusters)), dtype=np.int64)]
     end = state.classes.ids.end
-    waiting = np.flatnonzero((state.classes.waiting_count[:end] > 0) & ~state.placeable[:end])
+    waiting = true_places((state.classes.waiting_count[:end] > 0) & ~state.placeable[:end])
     if limit and waiting.size:
         kinds = np.zeros((end, len(state.clusters)), dtype=np.int64)
         has_no_room = reasons_at(state, waiting) == WaitReason.NO_ROOM
@@ -224,7 +225,7 @@ def elect_heads(state: PoolState) -> None:
         while True:
             full = (heads_at >= limit) @ KIND_BITS
             wanted = np.asarray(kinds.any(axis=1) & ~(kinds & full).any(axis=1))
-            slot = _first(state, wanted, usage, [*chosen, *promised.tolist()]) if wanted.any() else -1
+            slot = _first(state, wanted, usage, [*chosen, *promised.tolist()]) if has_true(wanted) else -1
             if slot < 0:
                 break
             chosen.append(slot)
@@ -238,7 +239,7 @@ def elect_heads(state: PoolState) -> None:
     followers = _followers(state)
     live.flags[followers] |= PENDING
     state.promises.followers = live.handle[followers].tolist()
-    if slots.size and (state.room.has_lifetimes or state.queues.preempts_endless):
+    if slots.size and (state.room.has_lifetimes or state.queues.preempts_endless or state.classes.elastic):
         state.room.due_s = 0.0  # the next round looks whether runs are to be stopped for them
     known = {*before.tolist(), *promised.tolist()}
     for slot in (slot for slot in (*chosen, *followers) if slot not in known):
@@ -260,8 +261,12 @@ def _followers(state: PoolState) -> list[int]:
     """
     if not state.promises.kinds:
         return []
+    waiting = state.classes.waiting_count
+    kinds = [kind for kind in state.promises.kinds if waiting[kind[1]] and not state.queues.cordoned[kind[0]]]
+    if not kinds:
+        return []
     room = room_below_share(state)
-    kinds = [kind for kind in state.promises.kinds if room[kind[0]] >= 0 and not state.queues.cordoned[kind[0]]]
+    kinds = [kind for kind in kinds if room[kind[0]] >= 0]
     found: list[int] = []
     for row, class_index in kinds:
         count = _count_claims(state, row, class_index)
@@ -287,7 +292,7 @@ def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) ->
     rows = queues_with_work(state)
     if queues.branches:
         return _first_below(state, wanted, usage, chosen)
-    least = int(state.classes.usage[np.flatnonzero(wanted)].min())
+    least = int(state.classes.usage[true_places(wanted)].min())
     weight, zero = queues.weight[rows], queues.weight[rows] <= 0
     earliest = flow_keys(queues.flow[rows], usage[rows] + least, weight)
     share = flow_keys(queues.flow[rows], turn_usage(state)[rows], weight)
@@ -298,11 +303,9 @@ def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) ->
         rank = float(share[position]), int(queues.queue_id[row])
         if best is not None and best[0] <= (bool(zero[position]), float(earliest[position]), *rank):
             break
-        taken = [slot for slot in chosen if live.queue[slot] == row]
-        slots = next_in_queue(state, row, 1 + len(taken), wanted)
-        left = slots[~np.isin(slots, taken)] if taken else slots
+        left = choose_of(state, row, wanted, [slot for slot in chosen if live.queue[slot] == row])
         if left.size:
-            after = usage[row : row + 1] + state.job_usage(left[:1])
+            after = usage[row : row + 1] + state.job_usage(left)
             key = flow_keys(queues.flow[row : row + 1], after, weight[position : position + 1])
             turn = (bool(zero[position]), float(key[0]), *rank)
             if best is None or turn < best[0]:
@@ -315,12 +318,10 @@ def _first_below(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[in
     live, rows = state.live, queues_with_work(state)
     heads: list[int] = []
     for row in rows.tolist():
-        taken = [slot for slot in chosen if live.queue[slot] == row]
-        slots = next_in_queue(state, row, 1 + len(taken), wanted)
-        left = slots[~np.isin(slots, taken)]
+        left = choose_of(state, row, wanted, [slot for slot in chosen if live.queue[slot] == row])
         heads.append(int(left[0]) if left.size else -1)
     slots = np.array(heads, dtype=np.int32)
-    positions = np.flatnonzero(slots >= 0)
+    positions = true_places(slots >= 0)
     if not positions.size:
         return -1
     slots = slots[positions]

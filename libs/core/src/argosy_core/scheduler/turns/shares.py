@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Bools, Int32s, Int64s
+from argosy_core.arrays import Bools, Int32s, Int64s, has_true, true_places
 from argosy_core.job.tables.live import ON_HOLD
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import MICRO, fill_water, fill_water_of, to_cores
@@ -171,7 +171,7 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
                     running=int(held[index, column]),
                     entitled=round(float(entitled[index, column])),
                 )
-                for column in np.flatnonzero(requested[index]).tolist()
+                for column in true_places(requested[index]).tolist()
             ),
             non_preemptible_flow_cores=float(lasting[index]),
             non_preemptible_cap_cores=float(caps.most_non_preemptible[index]) / MICRO,
@@ -287,7 +287,7 @@ def _kinds(state: PoolState, slots: Int32s) -> tuple[Int64s, Int64s]:
     live = state.live
     key = live.queue[slots].astype(np.int64) * (state.classes.ids.end + 1) + live.class_index[slots]
     if len(state.demands):
-        own = np.flatnonzero(live.demand[slots] >= 0)
+        own = true_places(live.demand[slots] >= 0)
         key[own] = -1 - live.demand[slots[own]].astype(np.int64)
     _, first, counts = np.unique(key, return_index=True, return_counts=True)
     return first, counts
@@ -314,7 +314,7 @@ def room_below_share(state: PoolState) -> Floats:
     demand = to_cores(state.counted_usage() + queues.queued_usage)
     has_work = queues.queued_count - queues.on_hold_count + queues.leased_count > 0
     total = float(usage.sum())
-    if _has_reached_cap(state).any():
+    if has_true(_has_reached_cap(state)):
         promised = float(total - to_cores(state.counted_usage()).sum())
         total += max(float(to_cores(np.array([state.free_usage()]))[0]) - promised, 0.0)
     shares = fill_water(np.where(has_work, demand, 0.0), fair_weights(state, has_work), total)
@@ -331,7 +331,7 @@ def _has_reached_cap(state: PoolState) -> Bools:
 
 def fair_weights(state: PoolState, has_work: Bools) -> Floats:
     """Return the weights of queues against each other; below others, by what these have of the whole."""
-    queues, rows = state.queues, np.flatnonzero(has_work)
+    queues, rows = state.queues, true_places(has_work)
     tree = queues.branches.tree(
         rows, queue_id=queues.queue_id, weight=queues.weight, flow=queues.flow, usage=queues.usage
     )
