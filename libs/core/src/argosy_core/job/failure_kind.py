@@ -29,3 +29,5 @@ class FailureKind(IntEnum):
     """The API server refused the object; repeating cannot help."""
     TIME_LIMIT = 7
     """The run took longer than the job's time limit and was stopped for it; said by leaders alone."""
+    RETURNED = 8
+    """The cluster was to place the run itself, and no node of it holds it; no pod ever existed."""

@@ -151,6 +151,7 @@ FAILURE_REASONS: Final[Mapping[FailureKind, str]] = {
     FailureKind.INFRASTRUCTURE: "the node or cluster failed",
     FailureKind.REJECTED: "the cluster refused an object of the job",
     FailureKind.TIME_LIMIT: "the run took longer than its time limit",
+    FailureKind.RETURNED: "no node of the cluster holds it",
 }
 """Short text for people for each kind of failure, used where the executor gave no message."""
 

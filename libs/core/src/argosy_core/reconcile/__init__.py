@@ -17,14 +17,12 @@ from argosy_core.reconcile.columns import (
     ReportBatch,
     RunRows,
 )
-from argosy_core.reconcile.fence import SETTLE_MARGIN_S, Fence, settle_time_s
+from argosy_core.reconcile.fence import Fence, settle_time_s
 from argosy_core.reconcile.reconciler import Reconciler
-from argosy_core.reconcile.spec_cache import SPEC_CACHE_BYTES, SpecCache
+from argosy_core.reconcile.spec_cache import SpecCache
 from argosy_core.reconcile.timeouts import StartTimeouts
 
 __all__ = [
-    "SETTLE_MARGIN_S",
-    "SPEC_CACHE_BYTES",
     "Actions",
     "CreateResponses",
     "Creates",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from argosy_core.arrays import true_places
 from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.columns import Observations
 
@@ -58,9 +59,9 @@ class PoolClaims:
             return [observed]
         runs = _runs(observed)
         pools = np.fromiter((self._pools.get(run, _UNCLAIMED) for run in runs), np.int64, len(observed))
-        for row in np.flatnonzero(pools == _UNCLAIMED).tolist():
+        for row in true_places(pools == _UNCLAIMED).tolist():
             self._hold_back(runs[row], observed, row)
-        return [observed.part(np.flatnonzero(pools == pool)) for pool in range(self._pool_count)]
+        return [observed.part(true_places(pools == pool)) for pool in range(self._pool_count)]
 
     def split_listing(self, observed: Observations, knows: Sequence[Callable[[int, int], bool]]) -> list[Observations]:
         """Return a listing's part of each pool; claims on what is neither listed nor known any more are forgotten.

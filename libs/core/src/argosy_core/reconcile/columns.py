@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.job.tables.members import Members
+
 __all__ = [
     "Actions",
     "CreateResponses",
@@ -235,6 +237,8 @@ class Actions:
     """Objects to delete, or None."""
     lookups: Creates | None = None
     """Objects to look for by the names that they would be created with, whatever labels they carry, or None."""
+    places: Members | None = None
+    """Members of runs for which the cluster's sampler is to be asked for nodes, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

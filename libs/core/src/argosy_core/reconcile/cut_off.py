@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import true_places
 from argosy_core.job.reading.stop_note import read_stop_note
 from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.columns import Observations, RunRows
@@ -22,6 +23,8 @@ from argosy_core.reconcile.object_table import ObjectTable
 __all__ = ["CutOff"]
 
 _LEAST_SWEEP: Final = 1024
+_NOBODY: Final = Members.of([], []), np.zeros(0, dtype=np.int64)
+"""What each step finds where no job has such a time."""
 
 
 class CutOff:
@@ -44,7 +47,7 @@ class CutOff:
     def note_rows(self, rows: RunRows) -> None:
         """Take what rows say. O(distinct metadata), and Python work per run that has such a time."""
         times_s = np.array([*map(read_stop_note, rows.metadata), 0.0])
-        chosen = np.flatnonzero(times_s[rows.metadata_column])
+        chosen = true_places(times_s[rows.metadata_column])
         if chosen.size:
             members = Members(rows.handle_column, rows.ordinal_column)[chosen]
             self._note(members, times_s[rows.metadata_column[chosen]].tolist())
@@ -75,7 +78,7 @@ class CutOff:
         Complexity: O(members with such a time) once anything is due.
         """
         if not self._stop_after_s or silent_s < min(self._stop_after_s.values()):
-            return Members.of([], []), np.zeros(0, dtype=np.int64)
+            return _NOBODY
         self._forget_gone()
         keys = [key for key, time_s in self._stop_after_s.items() if time_s <= silent_s]
         slots = [slot for key in keys for slot in self._table.slots_of(key)]

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState, resolve_ends
 from argosy_core.reconcile.columns import Instant, Observations
 from argosy_core.reconcile.machine import Event, Phase
@@ -64,8 +65,8 @@ class Endings:
         table, before = self._table, self._keep_s
         self._keep_s = np.full(before.size, keep_finished_s)
         self._keep_s[_FAILED] = max(keep_finished_s, keep_failed_s)
-        if (self._keep_s != before).any():
-            kept = np.flatnonzero(IS_RUN_TERMINAL[table.state] & (table.phase == _PRESENT) & (table.stop == 0))
+        if has_true(self._keep_s != before):
+            kept = true_places(IS_RUN_TERMINAL[table.state] & (table.phase == _PRESENT) & (table.stop == 0))
             table.not_before_s[kept] += (self._keep_s - before)[table.state[kept]]
             self._timers.add_each(kept, np.ceil(table.not_before_s[kept]))
 
@@ -90,7 +91,7 @@ class Endings:
             gone: bool[n], it is not there any more.
         """
         ends = resolve_ends(states, stopped, gone)
-        cancelled = np.flatnonzero(ends == _CANCELLED)
+        cancelled = true_places(ends == _CANCELLED)
         if cancelled.size:
             ends[cancelled] = self._table.end_states(slots[cancelled], _CANCELLED)
         return ends
@@ -134,7 +135,7 @@ class Endings:
         exit_codes, failures = observed.exit_code_column[places], observed.failure_column[places]
         texts = observed.message_column[places]
         has_reason = (exit_codes != 0) | (failures != 0) | (texts >= 0) | (states == _FAILED) | (states == _LOST)
-        for place in np.flatnonzero(has_reason | table.in_trouble[slots]).tolist():
+        for place in true_places(has_reason | table.in_trouble[slots]).tolist():
             slot, state = int(slots[place]), int(states[place])
             record = table.trouble(slot)
             was_given_up = table.state[slot] == _CREATED and record.end_state == _FAILED

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.kinds import kind_name
 from argosy_core.job.tables.members import Members
@@ -72,11 +73,11 @@ def add_rows(table: ObjectTable, rows: RunRows) -> TakenRows:
     is_known = table.index.lookup(*members.columns) >= 0
     if table.bags:
         is_known |= [key in table.bags for key in members.pairs()]
-    fresh = np.flatnonzero(is_first & ~is_known)
+    fresh = true_places(is_first & ~is_known)
     slots, places = _add_fresh(table, members, rows.spec_column, fresh=fresh, kinds=kinds)
     missing = slots[rows.seen_column[places]].tolist()
     added, added_places = [slots], [places]
-    later = np.flatnonzero(is_known | ~is_first)
+    later = true_places(is_known | ~is_first)
     for place, key in zip(later.tolist(), members[later].pairs(), strict=True):
         was_seen = bool(rows.seen_column[place])
         known = _complete(table, key, kinds[rows.spec_column[place]], missing, was_seen=was_seen)
@@ -123,7 +124,7 @@ def _add_fresh(
     table.has_row[slots] = True
     table.is_bag[slots] = np.repeat(sizes > 1, sizes)
     table.index.insert(*members[fresh].columns, slots=slots[firsts].astype(np.int32))
-    bags = np.flatnonzero(sizes > 1)
+    bags = true_places(sizes > 1)
     for row, key in zip(bags.tolist(), members[fresh[bags]].pairs(), strict=True):
         table.bags[key] = slots[firsts[row] : firsts[row] + sizes[row]].tolist()
     return slots, places
@@ -155,7 +156,7 @@ def _complete(
     Objects that are not there although a pod of the run was seen, now or before, go to `missing`.
     """
     known = table.slots_of(key)
-    if table.has_row[known].any():
+    if has_true(table.has_row[known]):
         return []
     was_seen = was_seen or any(table.kind[slot] == 0 and table.phase[slot] != Phase.ABSENT for slot in known)
     stop = min(int(table.stop[known].max(initial=0)), Stop.WANTED)

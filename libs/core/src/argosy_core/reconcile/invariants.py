@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import true_places
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.reconcile.machine import Phase
@@ -45,7 +46,7 @@ def check_table(table: ObjectTable) -> None:
 def _check_ways(table: ObjectTable, in_use: npt.NDArray[np.bool_]) -> None:
     """Check that each object is found where its run says, and nothing else is."""
     is_found = np.zeros(in_use.size, dtype=np.bool_)
-    used = np.flatnonzero(in_use)
+    used = true_places(in_use)
     members = table.members(used)
     is_found[used] = table.find(members, table.object[used]) == used
     is_found[used] &= table.is_bag[used] == np.array([key in table.bags for key in members.pairs()], dtype=np.bool_)
@@ -58,4 +59,4 @@ def _check_ways(table: ObjectTable, in_use: npt.NDArray[np.bool_]) -> None:
 def _require(rule: str, holds: npt.NDArray[np.bool_]) -> None:
     """Raise unless a rule holds of every slot."""
     if not holds.all():
-        raise InvariantViolation(f"{rule}: broken in slots {np.flatnonzero(~holds)[:10].tolist()}")
+        raise InvariantViolation(f"{rule}: broken in slots {true_places(~holds)[:10].tolist()}")

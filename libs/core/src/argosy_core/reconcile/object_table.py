@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.job.states import IS_RUN_TERMINAL, InvalidTransition, ObjectState
 from argosy_core.job.tables.key_index import KeyIndex
 from argosy_core.job.tables.members import Members
@@ -180,7 +181,7 @@ class ObjectTable:
         """
         before = self.phase[slots]
         after, actions = look_up(before, events)
-        if (after < 0).any():
+        if has_true(after < 0):
             place = int(np.argmax(after < 0))
             event = Event(int(np.broadcast_to(events, slots.shape)[place]))
             raise self._invalid(int(slots[place]), event)
@@ -212,7 +213,7 @@ class ObjectTable:
         """Return (place in `slots`, slot, record) of those objects that are in trouble."""
         if not self.troubles:
             return []
-        places = np.flatnonzero(self.in_trouble[slots])
+        places = true_places(self.in_trouble[slots])
         return [
             (place, slot, self.troubles[slot])
             for place, slot in zip(places.tolist(), slots[places].tolist(), strict=True)
@@ -282,7 +283,7 @@ class ObjectTable:
         """Return the objects that are not there, if their end waits for that to be certain."""
         vanished = (self.phase == Phase.VANISHED) & ~IS_RUN_TERMINAL[self.state]
         absent = ((self.stop > 0) | self.is_bag) & (self.phase == Phase.ABSENT)
-        return np.flatnonzero(vanished | absent)
+        return true_places(vanished | absent)
 
     def there(self) -> BoolArray:
         """Return which objects are known to exist."""
@@ -293,7 +294,7 @@ class ObjectTable:
         """Return how many objects count as there and are of kinds that cannot be listed now."""
         if not self.kinds.unlistable:
             return 0
-        return int(self.are_unlistable(np.flatnonzero(self.there())).sum())
+        return int(self.are_unlistable(true_places(self.there())).sum())
 
     def are_unlistable(self, slots: Int64Array) -> BoolArray:
         """Return which objects are of kinds that cannot be listed now; see Observations."""
@@ -302,7 +303,7 @@ class ObjectTable:
     def known_runs(self) -> Members:
         """Return the members of runs that need no row, see `Reconciler.known_runs`."""
         is_known = self.has_row | (self.stop > 0) | ((self.kind == 0) & ~self.is_bag)
-        return self.members(np.flatnonzero((self.phase != Phase.FREE) & is_known)).distinct()
+        return self.members(true_places((self.phase != Phase.FREE) & is_known)).distinct()
 
     def members(self, slots: Int64Array) -> Members:
         """Return of which member of a run each object is."""
@@ -376,7 +377,7 @@ class ObjectTable:
     def find(self, members: Members, objects: npt.NDArray[np.int16]) -> Int64Array:
         """Return the slot of each (member, object), -1 where it is not known."""
         slots = self.index.lookup(*members.columns).astype(np.int64)
-        later = np.flatnonzero(objects > 0)
+        later = true_places(objects > 0)
         for place, key in zip(later.tolist(), members[later].pairs(), strict=True):
             bag = self.bags.get(key)
             position = int(objects[place])

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
 from argosy_core.reconcile.machine import Phase
 from argosy_core.reconcile.object_table import ObjectTable
@@ -67,7 +68,7 @@ class _Runs:
         is_bag = table.is_bag[slots]
         self._starts: Int64Array | None = None
         self.slots = slots
-        if is_bag.any():
+        if has_true(is_bag):
             singles = slots[~is_bag]
             bags = [table.slots_of(key) for key in table.members(slots[is_bag]).distinct().pairs()]
             sizes = np.array([1] * singles.size + [len(bag) for bag in bags], dtype=np.int64)
@@ -143,6 +144,6 @@ def plan_runs(table: ObjectTable, slots: Int64Array, *, now_s: float) -> Plan:
 
 def keep_causes(table: ObjectTable, plan: Plan) -> None:
     """Let what is deleted for something that befell its run end in the state of that."""
-    for place in np.flatnonzero(plan.delete_ends).tolist():
+    for place in true_places(plan.delete_ends).tolist():
         record = table.trouble(int(plan.delete[place]))
         record.end_state = record.end_state or int(plan.delete_ends[place])

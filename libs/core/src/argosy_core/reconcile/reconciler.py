@@ -4,10 +4,10 @@
 
     take_rows, take_stops          what the leader wants
     take_observed, take_listing    what the cluster shows
-    take_create_responses, take_delete_responses, take_found, acknowledge    what became of what was asked
+    take_create_responses, take_delete_responses, take_found, take_place_response, acknowledge    what became of it
                  |
                  v
-    next_actions -> creates, deletes, lookups        next_reports -> states for the leader
+    next_actions -> creates, deletes, lookups, places        next_reports -> states for the leader
 
 Nothing here does anything; a shell carries the actions out and brings the answers back. What happens to an object goes
 through the table in `machine`; what is next for a run follows from where its objects stand, in `planning`, never from
@@ -35,8 +35,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.job.states import IS_RUN_TERMINAL, RUN_MAY_FOLLOW, FailureKind, ObjectState
 from argosy_core.job.tables.members import Members
+from argosy_core.placement.messages import PlaceReply
 from argosy_core.reconcile.action_columns import build_creates, build_deletes, is_same_object
 from argosy_core.reconcile.columns import (
     Actions,
@@ -65,6 +67,7 @@ from argosy_core.reconcile.settling import Settling
 from argosy_core.reconcile.start_order import StartOrder
 from argosy_core.reconcile.timeouts import StartTimeouts, Waiting
 from argosy_core.reconcile.timers import Timers
+from argosy_core.reconcile.unplaced import Unplaced
 
 __all__ = ["MAX_ACTION_COUNT", "Reconciler"]
 
@@ -79,6 +82,7 @@ _CREATED_STATE, _RUNNING, _SUCCEEDED = int(ObjectState.CREATED), int(ObjectState
 _FAILED, _CANCELLED, _LOST = int(ObjectState.FAILED), int(ObjectState.CANCELLED), int(ObjectState.LOST)
 _APPEAR, _CONCLUDE, _INTRUDE, _TAKE = int(Action.APPEAR), int(Action.CONCLUDE), int(Action.INTRUDE), int(Action.TAKE)
 _WANTED, _SENT = int(Stop.WANTED), int(Stop.SENT)
+_CREATING, _DELETING, _FREE = int(Phase.CREATING), int(Phase.DELETING), int(Phase.FREE)
 _SEEN_EVENTS: Final = np.array([Event.SEEN_FIRST, Event.SEEN, Event.SEEN_OTHER], dtype=np.int8)
 _REMOVED_EVENTS: Final = np.array([Event.REMOVED, Event.REMOVED, Event.REMOVED_OTHER], dtype=np.int8)
 _NONE: Final = np.zeros(0, dtype=np.int64)
@@ -114,6 +118,7 @@ class Reconciler:
         self._order = StartOrder(self._table)
         self._reports = ReportQueue(self._table)
         self._cut_off = CutOff(self._table)
+        self._unplaced = Unplaced(self._table)
         self._ready: list[Int64Array] = []
         self._endings = Endings(
             self._table,
@@ -148,9 +153,11 @@ class Reconciler:
         """Return the members of runs that need no row: the leader gave it, or its one pod is there.
 
         A bag that was only seen is left out, for nobody can see what is missing of it: its row comes, and what is not
-        there is made if no pod of it was ever seen, and lost otherwise.
+        there is made if no pod of it was ever seen, and lost otherwise. One without a node is, too, since its row may
+        have one by now.
         """
-        return self._table.known_runs()
+        known = self._table.known_runs()
+        return known[~known.is_in(self._unplaced.members())] if len(self._unplaced) else known
 
     def knows_run(self, handle: int, ordinal: int) -> bool:
         """Return whether something is known of a member of a run."""
@@ -167,6 +174,10 @@ class Reconciler:
         taken, table = add_rows(self._table, with_member_bags(rows)), self._table
         self._ready.append(taken.slots)
         self._cut_off.note_rows(rows)
+        predecessors = self._order.predecessors(Members(rows.handle_column, rows.ordinal_column))
+        if len(predecessors):
+            self.take_stops(predecessors)  # their addresses are for those that replace them
+        self._ready.append(self._unplaced.take_rows(rows, now.monotonic_s))
         # The run was seen, so what is missing was lost, unless neither the listing nor the watch has shown it yet.
         is_unlistable = table.are_unlistable(taken.missing)
         self._take_made(taken.missing[is_unlistable], now)  # it was there before the pod that was seen
@@ -202,9 +213,9 @@ class Reconciler:
             return _NONE
         members = Members(observed.handle_column, observed.ordinal_column)
         slots = table.find(members, observed.object_column)
-        for place in np.flatnonzero(slots < 0).tolist():
+        for place in true_places(slots < 0).tolist():
             slots[place] = find_or_add(table, members[place : place + 1], observed, place)
-        places = np.flatnonzero(slots >= 0)
+        places = true_places(slots >= 0)
         while places.size:
             if distinct(slots[places]).size == places.size:
                 self._apply(slots[places], places, observed, now)
@@ -227,7 +238,7 @@ class Reconciler:
         listed = self.take_observed(observed, now)
         is_missing = table.there() & (table.seen_s < started_s)
         is_missing[listed] = False
-        missing = np.flatnonzero(is_missing)
+        missing = true_places(is_missing)
         self._take_missing(missing[~table.are_unlistable(missing)], now)
         self._settling.take_listing(started_s)
         self._ready.append(table.undecided())
@@ -262,7 +273,7 @@ class Reconciler:
         events = np.where(is_removed, _REMOVED_EVENTS[relation], _SEEN_EVENTS[relation])
         actions = table.transit(slots, events)
         is_intruder = actions == _INTRUDE
-        if is_intruder.any():
+        if has_true(is_intruder):
             self._take_intruders(slots[is_intruder], uids[is_intruder], now)
         is_news = (actions == _TAKE) | (actions == _APPEAR) | (actions == _CONCLUDE)
         if not is_news.all():
@@ -287,10 +298,10 @@ class Reconciler:
         ends = self._endings.resolve(slots, states, stopped=stopped, gone=gone)
         is_speechless = (ends == _LOST) | (ends == _CANCELLED) | ((ends == _FAILED) & (states != _FAILED))
         held = gone & is_speechless & ~IS_RUN_TERMINAL[table.state[slots]]
-        if held.any():
+        if has_true(held):
             held &= ~self._settling.is_settled(slots)
             self._endings.hold(slots[held], ends[held], now)
-        moves = np.flatnonzero(RUN_MAY_FOLLOW[table.state[slots], ends] & ~held)
+        moves = true_places(RUN_MAY_FOLLOW[table.state[slots], ends] & ~held)
         self._endings.keep_reasons(slots[moves], places[moves], states=ends[moves], observed=observed)
         table.transit(slots[gone & ~held], Event.CLOSE)
         self._endings.note(slots[moves], ends[moves], observed.time_us_column[places[moves]], now)
@@ -325,12 +336,12 @@ class Reconciler:
         for slot in slots[is_same & ~is_known].tolist():
             record = table.trouble(slot)
             record.open_until_s = max(record.open_until_s, float(table.calls_until_s[slot]))
-        is_waiting = is_same & (table.phase[slots] == Phase.CREATING)
-        made = np.flatnonzero(answers.exists_column & is_waiting)
+        is_waiting = is_same & (table.phase[slots] == _CREATING)
+        made = true_places(answers.exists_column & is_waiting)
         if made.size:
             table.uid[slots[made]] = np.ascontiguousarray(answers.uid_column[made]).view(np.int64)
             self._take_made(slots[made], now)
-        others = np.flatnonzero(~answers.exists_column & is_waiting)
+        others = true_places(~answers.exists_column & is_waiting)
         if others.size:
             self._take_not_created(slots, others, answers, now)
         self._ready.append(slots[is_same])
@@ -379,13 +390,21 @@ class Reconciler:
     def take_delete_responses(self, deletes: Deletes, answers: DeleteResponses, now: Instant) -> None:
         """Take what became of deletes."""
         table, slots = self._table, deletes.slot_column
-        waits = (table.phase[slots] == Phase.DELETING) & is_same_object(table, deletes)
+        waits = (table.phase[slots] == _DELETING) & is_same_object(table, deletes)
         self._take_missing(slots[answers.gone_column & waits], now)
         again = slots[~answers.accepted_column & ~answers.gone_column & waits]
         for slot in again.tolist():
             table.trouble(slot)
         table.transit(again, Event.NOT_DELETED)
         retry_later(table, self._timers, again, now.monotonic_s)
+
+    def take_place_response(self, members: Members, reply: PlaceReply | None, now: Instant) -> None:
+        """Take what a sampler says of members that it was asked to place, None for no answer.
+
+        Those with a node wait for their row with it; those with a reason end as returned.
+        """
+        returned = self._unplaced.take_response(members, reply, now.monotonic_s)
+        self._endings.close(returned, np.full(returned.size, _FAILED, np.int8), now)
 
     def acknowledge(self, number: int) -> None:
         """Take the leader's word that report batches up to a number are stored."""
@@ -403,7 +422,8 @@ class Reconciler:
 
     def next_wake_s(self) -> float | None:
         """Return when something is to be looked at again by itself, monotonic seconds, or None."""
-        return self._timers.next_s()
+        moments = [moment_s for moment_s in (self._timers.next_s(), self._unplaced.next_s()) if moment_s is not None]
+        return min(moments, default=None)
 
     @property
     def stops_when_cut_off(self) -> bool:
@@ -426,19 +446,18 @@ class Reconciler:
         self._ready += self._timers.take(now_s)
         self._ready += self._waiting.sweep(now_s)
         self._ready[:] = [slots for slots in self._ready if slots.size]
+        places = self._unplaced.take_due(now_s) if may_act else None
         if not self._ready and self._search.is_empty:
-            return _NOTHING
+            return _NOTHING if places is None else Actions(creates=None, deletes=None, places=places)
         slots = distinct(np.concatenate([_NONE, *self._ready]))
         self._ready[:] = [] if may_act else [slots]
         if not may_act:
             return self._stop_overdue(overdue_slots, now_s, silent_s)
-        if not slots.size and self._search.is_empty:
-            return _NOTHING
-        slots = self._order.with_held(slots[table.phase[slots] != Phase.FREE])
+        slots = self._order.with_held(slots[table.phase[slots] != _FREE])
         self._waiting.give_up(slots, now_s)
         plan = plan_runs(table, slots, now_s=now_s)
         deletes = self._carry_out(plan, now)
-        creates = self._cut(self._order.take_turns(plan.create))
+        creates = self._cut(self._order.take_turns(self._unplaced.without(plan.create)))
         deletes = self._cut(deletes)
         lookups = self._search.take(MAX_ACTION_COUNT)
         table.transit(creates, Event.CREATE)
@@ -447,6 +466,7 @@ class Reconciler:
             creates=build_creates(table, creates) if creates.size else None,
             deletes=self._send_deletes(deletes),
             lookups=lookups,
+            places=places,
         )
 
     def _stop_overdue(self, slots: Int64Array, now_s: float, silent_s: float) -> Actions:

@@ -21,7 +21,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.identity import compose_id
 from argosy_core.job.reading.findings import Findings
 from argosy_core.job.reading.kinds import POD, kind_name, kind_of_group
-from argosy_core.job.reading.naming import object_name
+from argosy_core.job.reading.naming import naming_ordinal, object_name
 from argosy_core.job.reading.pod_groups import AWAITED_LABEL, GROUP_LABEL, MEMBER_NAME, MEMBER_NOTE, MemberSheet
 from argosy_core.job.reading.references import (
     REFERENCE_PATHS,
@@ -32,7 +32,15 @@ from argosy_core.job.reading.references import (
     read_declarations,
 )
 from argosy_core.job.reading.spec import base_names
-from argosy_core.job.tables.members import MAX_MEMBER, MAX_STORED_ATTEMPT, attempt_of, member_key, member_of, ordinal_of
+from argosy_core.job.tables.members import (
+    MAX_MEMBER,
+    MAX_STORED_ATTEMPT,
+    attempt_of,
+    member_key,
+    member_of,
+    ordinal_of,
+    place_of,
+)
 
 __all__ = [
     "INSTALLATION_LABEL",
@@ -67,8 +75,8 @@ JOB_SET_LABEL: Final = "argosy.dev/job-set"
 RUN_ANNOTATION: Final = "argosy.dev/object-of"
 """Annotation that says what the labels of installation, run and object say, see `run_mark`: people change labels."""
 
-_Places = dict[tuple[int, str | int], Any]
-"""What holds a name, by its identity and the name's key in it."""
+_Places = dict[tuple[int, str | int], tuple[Any, str]]
+"""What holds a name, and the kind of what is named, by its identity and the name's key in it."""
 _CLUSTER_WRITTEN: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
 _NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_LABEL_LENGTH: Final = 63
@@ -192,7 +200,8 @@ class BagTemplate:
             metadata.pop(key, None)
         if len(self) > 1 or has_declarations(manifest):
             self._rewrite_references(manifest, index, run)
-        metadata["name"] = object_name(self.names[index], run.handle, run.ordinal)
+        named = naming_ordinal(kind, self.names[index], run.ordinal)
+        metadata["name"] = object_name(self.names[index], run.handle, named)
         metadata["namespace"] = self.namespaces[index]
         metadata["labels"] = {**(metadata.get("labels") or {}), **run.labels, **_our_labels(index, run)}
         metadata["annotations"] = {
@@ -224,12 +233,12 @@ class BagTemplate:
         if has_declarations(manifest):
             declared = self._read_declared(manifest, index)
             for place in declared.references:
-                places[id(place.parent), place.key] = place.parent
+                places[id(place.parent), place.key] = place.parent, ""
             for spec in declared.pod_specs:
                 for path, target in REFERENCE_PATHS[POD]:
                     self._find(spec, path[1:], target, namespace=namespace, places=places)
-        for (_, key), parent in places.items():
-            parent[key] = object_name(parent[key], run.handle, run.ordinal)
+        for (_, key), (parent, kind) in places.items():
+            parent[key] = object_name(parent[key], run.handle, naming_ordinal(kind, parent[key], run.ordinal))
 
     def _read_declared(self, manifest: dict[str, Any], index: int) -> Declared:
         """Return what an object declares.
@@ -254,7 +263,7 @@ class BagTemplate:
             if rest:
                 self._find(node[step], rest, target, namespace=namespace, places=places)
             elif isinstance(node[step], str) and (*_meant(node, target, namespace), node[step]) in self._targets:
-                places[id(node), step] = node
+                places[id(node), step] = node, target
 
 
 def _meant(reference: dict[str, Any], target: str, namespace: str) -> tuple[str, str]:
@@ -273,17 +282,17 @@ def _tell_member(pod: dict[str, Any], sheet: MemberSheet, run: RunIdentity) -> N
     Its host name is that of its service, so it calls itself what its peers call it. Variables of the user's come later
     and may be made of ours.
     """
-    attempt, member = attempt_of(run.ordinal), member_of(run.ordinal)
+    attempt, place = attempt_of(run.ordinal), place_of(member_of(run.ordinal))
     peers = [object_name(MEMBER_NAME, run.handle, ordinal_of(attempt, number)) for number in range(sheet.count)]
     told = {
         "ARGOSY_GROUP": sheet.group,
-        "ARGOSY_MEMBER": str(member),
+        "ARGOSY_MEMBER": str(place),
         "ARGOSY_MEMBER_COUNT": str(sheet.count),
         "ARGOSY_PEERS": ",".join(peers),
     }
     variables = [{"name": name, "value": value} for name, value in told.items()]
     spec = pod["spec"]
-    spec["hostname"] = pod["metadata"]["name"]
+    spec["hostname"] = object_name(MEMBER_NAME, run.handle, ordinal_of(attempt, place))
     for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
         container["env"] = [*variables, *(container.get("env") or ())]
     pod["metadata"]["labels"] |= {GROUP_LABEL: sheet.group, **({AWAITED_LABEL: "true"} if sheet.is_awaited else {})}

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import true_places
 from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
 from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.columns import ReportBatch
@@ -130,6 +131,6 @@ class ReportQueue:
         self._sent.clear()
         self._last_number = 0
         self._last_sent_s = -REPORT_INTERVAL_S
-        behind = np.flatnonzero((table.state != table.stored_state) & (table.state != ObjectState.LEASED))
+        behind = true_places((table.state != table.stored_state) & (table.state != ObjectState.LEASED))
         if behind.size:
             self._waiting.append((behind, table.state[behind], table.time_us[behind]))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true
 from argosy_core.reconcile.object_table import ObjectTable
 from argosy_core.reconcile.search import Search
 from argosy_core.reconcile.timers import Timers
@@ -63,7 +64,7 @@ class Settling:
         due_s = self._table.closed_at_s(slots, self.settled_at_s)
         is_listed = due_s <= self.listed_s
         self._search.ask(slots[is_listed | self._search.may_be_early(slots)], self.settled_at_s)
-        if ((due_s <= now_s) & ~is_listed).any():
+        if has_true((due_s <= now_s) & ~is_listed):
             self.wants_listing = True
         is_ahead = (due_s > now_s) & np.isfinite(due_s)
         self._timers.add_each(slots[is_ahead], due_s[is_ahead])

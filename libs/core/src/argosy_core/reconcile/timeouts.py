@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import true_places
 from argosy_core.job.states import FailureKind, ObjectState
 from argosy_core.reconcile.columns import Observations
 from argosy_core.reconcile.machine import Phase
@@ -80,7 +81,7 @@ class Waiting:
         for _, _, record in table.troubled(slots[~is_stuck]):
             record.stuck_since_s = 0.0
         fresh: list[int] = []
-        for place in np.flatnonzero(is_stuck).tolist():
+        for place in true_places(is_stuck).tolist():
             slot = int(slots[place])
             record = table.trouble(slot)
             text = int(observed.message_column[places[place]])
@@ -102,7 +103,7 @@ class Waiting:
         self._next_sweep_s = now_s + _SWEEP_S
         table = self._table
         is_pending = (table.state == _CREATED) & (table.phase == _PRESENT) & (table.stop == 0) & (table.kind == 0)
-        late = np.flatnonzero(is_pending & (table.present_s + self._timeouts.pending_s <= now_s))
+        late = true_places(is_pending & (table.present_s + self._timeouts.pending_s <= now_s))
         return [late] if late.size else []
 
     def give_up(self, slots: Int64Array, now_s: float) -> None:
@@ -110,6 +111,8 @@ class Waiting:
         table, timeouts = self._table, self._timeouts
         may_wait = (table.state[slots] == _CREATED) & (table.phase[slots] == _PRESENT) & (table.stop[slots] == 0)
         slots = slots[may_wait & (table.kind[slots] == 0)]
+        if not slots.size:
+            return
         since_s = table.present_s[slots]
         limit_s = np.full(slots.size, timeouts.pending_s)
         for place, _, record in table.troubled(slots):
@@ -117,7 +120,7 @@ class Waiting:
                 since_s[place] = record.stuck_since_s
                 is_quick = record.stuck_failure != _INFRASTRUCTURE
                 limit_s[place] = timeouts.image_s if is_quick else timeouts.pending_s
-        for place in np.flatnonzero((limit_s > 0) & (since_s + limit_s <= now_s)).tolist():
+        for place in true_places((limit_s > 0) & (since_s + limit_s <= now_s)).tolist():
             slot = int(slots[place])
             record = table.trouble(slot)
             why = record.message or "nobody says why"

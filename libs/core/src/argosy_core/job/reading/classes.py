@@ -21,7 +21,7 @@ import numpy as np
 
 from argosy_core.arrays import Int32s
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.tables.members import MAX_MEMBER
+from argosy_core.job.tables.members import MAX_PLACE_COUNT
 from argosy_core.resources import MAX_AMOUNT, PODS
 
 __all__ = ["GangGroup", "HostPort", "MatchExpression", "SchedulingClass", "Toleration"]
@@ -91,6 +91,9 @@ class SchedulingClass:
     """Ports of the node that the pod takes, sorted."""
     node_name: str = field(default="")
     """The one node allowed, or empty."""
+    runtime_classes: tuple[tuple[str, int], ...] = ()
+    """(RuntimeClass, how many pods of the bag name it), sorted; what such a pod takes beside what it asks for, only its
+    cluster knows."""
     gang: tuple[GangGroup, ...] = ()
     """Sub-groups of a distributed job, of which `requests` are the sum of the minima; empty for a job of one member."""
 
@@ -102,8 +105,8 @@ class SchedulingClass:
             InvalidRequest: It has no sub-group, or more members than a run can have, or two sub-groups take one port of
                 their nodes.
         """
-        if not groups or sum(group.maximum for group in groups) > MAX_MEMBER:
-            raise InvalidRequest(f"a gang has one sub-group or more, and at most {MAX_MEMBER} pods")
+        if not groups or sum(group.maximum for group in groups) > MAX_PLACE_COUNT:
+            raise InvalidRequest(f"a gang has one sub-group or more, and at most {MAX_PLACE_COUNT} pods")
         ports = [port for group in groups for port in group.pod.host_ports]
         if any(port.clashes_with(other) for place, port in enumerate(ports) for other in ports[:place]):
             raise InvalidRequest("two sub-groups of a gang take one port of their nodes; give each its own")
@@ -169,7 +172,7 @@ class GangGroup:
         Raises:
             InvalidRequest: The minimum is below 1 or above the maximum, or the pod is a gang.
         """
-        if not 1 <= self.minimum <= self.maximum <= MAX_MEMBER:
+        if not 1 <= self.minimum <= self.maximum <= MAX_PLACE_COUNT:
             raise InvalidRequest(f"a sub-group of {self.minimum} to {self.maximum} pods: give 1 <= min <= max")
         if self.pod.gang:
             raise InvalidRequest("a pod of a sub-group is no gang")
@@ -189,6 +192,8 @@ def _document(definition: SchedulingClass) -> dict[str, Any]:
         document["host_ports"] = [[p.protocol, p.port, *filter(None, [p.host_ip])] for p in definition.host_ports]
     if definition.node_name:
         document["node_name"] = definition.node_name
+    if definition.runtime_classes:
+        document["runtime_classes"] = dict(definition.runtime_classes)
     if definition.gang:
         document["gang"] = [
             {
@@ -220,6 +225,9 @@ def _class_of(document: Mapping[str, Any]) -> SchedulingClass:
         platforms=tuple((os, arch) for os, arch in document.get("platforms", [])),
         host_ports=tuple(HostPort(*port) for port in document.get("host_ports", [])),
         node_name=document.get("node_name", ""),
+        runtime_classes=tuple(
+            sorted((str(name), int(count)) for name, count in document.get("runtime_classes", {}).items())
+        ),
     )
 
 

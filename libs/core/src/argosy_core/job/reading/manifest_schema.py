@@ -22,6 +22,10 @@ __all__ = ["check_fields", "is_plain_env", "is_text_list"]
 
 _Check = Callable[[Any, str, Findings], None]
 _MOST_SHOWN: Final = 12
+_SURELY_MEANT: Final = 0.75
+"""Likeness from which a slip of the finger is likelier than another word."""
+_LEAST_SHORT: Final = 3
+"""Letters of a field that may be the begin of what was typed."""
 _QUANTITY_FIELDS: Final = frozenset({"limits", "requests"})
 _WITHOUT_UNIT: Final = re.compile(r"[0-9]{1,6}(?:\.[0-9]*)?")
 _UNIT_NEEDED: Final = frozenset({"memory", "ephemeral-storage"})
@@ -87,7 +91,14 @@ class _Object:
     def _hint(self, key: str) -> str:
         names = sorted(self.fields)
         by_letters = {name.lower(): name for name in names}
-        near = difflib.get_close_matches(key[:80].lower(), by_letters, n=1)
+        typed = key[:80].lower()
+        # A field written out, as `enviroment` for env, is nearer than one that only shares its letters.
+        short = [name for name in by_letters if len(name) >= _LEAST_SHORT and typed.startswith(name)]
+        near = (
+            difflib.get_close_matches(typed, by_letters, n=1, cutoff=_SURELY_MEANT)
+            or sorted(short, key=len)[-1:]
+            or difflib.get_close_matches(typed, by_letters, n=1)
+        )
         if near:
             return f"did you mean {by_letters[near[0]]}?"
         more = ", ..." if len(names) > _MOST_SHOWN else ""

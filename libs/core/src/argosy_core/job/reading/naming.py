@@ -15,12 +15,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.job.tables.members import attempt_of, member_of
+from argosy_core.job.reading.pod_groups import MEMBER_NAME
+from argosy_core.job.tables.members import attempt_of, member_of, ordinal_of, place_of
 
 __all__ = [
     "MAX_NAME_LENGTH",
     "MEMBER_BASE_LENGTH",
     "attempt_text",
+    "is_named_by",
+    "naming_ordinal",
     "object_label",
     "object_name",
     "run_suffix",
@@ -100,6 +103,24 @@ def attempt_text(attempt: int) -> str:
 def _member_text(member: int) -> str:
     """Return what stands behind the attempt for a member, nothing for 0."""
     return f"-{np.base_repr(member, 36).lower()}" if member else ""
+
+
+def naming_ordinal(kind: str, base: str, ordinal: int) -> int:
+    """Return the ordinal by which an object of a member is named.
+
+    That is its own, but for the service of a member of a distributed job: whoever replaces that member has its address.
+    """
+    if kind != "Service" or base != MEMBER_NAME:
+        return ordinal
+    return ordinal_of(attempt_of(ordinal), place_of(member_of(ordinal)))
+
+
+def is_named_by(name: str, handle: int, ordinal: int) -> bool:
+    """Return whether a name is one of a run's objects, that of the member that it replaced included."""
+    if name.endswith(run_suffix(handle, ordinal)):
+        return True
+    first = naming_ordinal("Service", MEMBER_NAME, ordinal)
+    return first != ordinal and name == object_name(MEMBER_NAME, handle, first)
 
 
 def run_suffix(handle: int, ordinal: int) -> str:

@@ -14,6 +14,8 @@ from argosy_core.job.reading.scaling import read_amounts
 __all__ = ["PermitRules"]
 
 _KEY = "leader.round.permits"
+_LEAST_LEASE_S = 1.0
+"""Below it, agents would be cut off by a garbage collection or a busy machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,15 @@ class PermitRules:
     movable are preempted; 1 moves nothing, 0 is as samplers are configured."""
     unit: str = ""
     """Compute unit, as `cpu=250m,memory=1Gi`; empty is as samplers are configured."""
+    lease_s: float = field(default=0.0, metadata={"may_be_zero": True})
+    """How long an agent that is not heard may go on giving pods what it was permitted, seconds, from its next session
+    on; never longer than samplers are configured with, which is what the next one waits for at its start. 0 is that."""
+    margin_s: float = field(default=0.0, metadata={"may_be_zero": True})
+    """How much longer a change that it began may take to be seen, seconds; never shorter than samplers are configured
+    with. 0 is that."""
+    rises_per_s: float = field(default=0.0, metadata={"may_be_zero": True})
+    """How often an agent may ask for more for one pod, for ever; ten seconds' worth at once. 0 is as samplers are
+    configured."""
     node_watermarks: Mapping[str, float] = field(default_factory=dict)
     """Watermarks by name of a node, on whatever cluster."""
     node_units: Mapping[str, str] = field(default_factory=dict)
@@ -36,10 +47,18 @@ class PermitRules:
         """Refuse rules that no permit can be given by.
 
         Raises:
-            InvalidRequest: A part is none, or amounts cannot be read or are nothing.
+            InvalidRequest: A part or a time is none, or amounts cannot be read or are nothing.
         """
         if not 0 <= self.watermark <= 1 or not all(0 < ratio <= 1 for ratio in self.node_watermarks.values()):
             raise InvalidRequest(f"{_KEY}.watermark and those of nodes must be parts of 1; only the first may be 0")
+        for name, value in (("margin_s", self.margin_s), ("rises_per_s", self.rises_per_s)):
+            if not 0 <= value < float("inf"):
+                raise InvalidRequest(f"{_KEY}.{name} is {value:g}; it must be 0 or more")
+        if self.lease_s != 0 and not _LEAST_LEASE_S <= self.lease_s < float("inf"):
+            raise InvalidRequest(
+                f"{_KEY}.lease_s is {self.lease_s:g}; it must be 0 or at least {_LEAST_LEASE_S:g}: "
+                "agents are heard three times in a lease"
+            )
         if self.unit:
             self._require_some("unit", self.unit)
         for name, unit in self.node_units.items():

@@ -11,18 +11,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any, Final
 
 from argosy_core.job.failure_kind import FailureKind
 
-__all__ = ["MAX_FAILED_RUNS", "RETRIED", "RetryRules", "rules_of", "with_rules"]
+__all__ = ["MAX_FAILED_RUNS", "RETRIED", "ReplacedMembers", "RetryRules", "rules_of", "with_rules"]
 
 MAX_FAILED_RUNS: Final = 250
 """Most failed runs of a job: they are counted in a byte."""
 RETRIED: Final = (FailureKind.EVICTED, FailureKind.INFRASTRUCTURE)
 """Failures that are not the job's own. A run that was lost counts as one of infrastructure."""
 _DOUBLING: Final = 2.0
+
+
+class ReplacedMembers(IntEnum):
+    """Which members of a distributed job are replaced while the others run."""
+
+    NONE = 0
+    """None: a member that fails or is lost ends the run."""
+    LOST = 1
+    """Those whose node or pod is gone."""
+    ALL = 2
+    """Those and the ones that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +57,12 @@ class RetryRules:
     stop_after_s: float = 0.0
     """After how long without a leader its executor stops a run, seconds, and a while later the leader counts a run as
     lost whose executor was not heard of; 0 for never."""
+    replaced_members: ReplacedMembers = ReplacedMembers.NONE
+    """Which members are replaced while the others run."""
+
+    def of_failures(self) -> RetryRules:
+        """Return what they say of runs that fail, without what they say of nodes, executors and members."""
+        return replace(self, replace_after_s=0.0, stop_after_s=0.0, replaced_members=ReplacedMembers.NONE)
 
     def limit(self, kind: int, max_runs: int) -> int:
         """Return how many failed runs end a job whose last one failed in this way.
@@ -85,8 +103,9 @@ class RetryRules:
             ValueError: The document is none.
         """
         by_kind = tuple((FailureKind(kind), int(count)) for kind, count in document.get("by_kind", ()))
+        replaced = ReplacedMembers(document.get("replaced_members", 0))
         try:
-            return RetryRules(**{**document, "by_kind": by_kind})
+            return RetryRules(**{**document, "by_kind": by_kind, "replaced_members": replaced})
         except TypeError as cause:
             raise ValueError("not rules for retries") from cause
 

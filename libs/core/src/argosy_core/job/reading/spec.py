@@ -139,6 +139,7 @@ class _Reading:
     findings: Findings
     field_findings: Findings
     requests: Amounts = field(default_factory=dict)
+    runtime_classes: dict[str, int] = field(default_factory=dict)
     constraints: NodeConstraints | None = None
     names: set[tuple[str, str, str]] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
@@ -179,7 +180,7 @@ def read_bag(manifests: Sequence[bytes], limits: SpecLimits) -> Bag:
     _check_total(reading.requests, findings, limits.rights)
     if limits.rights.own_objects_only:
         _check_foreign(reading, frozenset(names), findings)
-    scheduling_class = _build_class(reading.requests, reading.constraints, len(pods))
+    scheduling_class = _build_class(reading, len(pods))
     return Bag(
         scheduling_class=scheduling_class,
         class_definition=scheduling_class.definition(),
@@ -226,8 +227,9 @@ def _check_total(requests: Amounts, findings: Findings, rights: PodRights) -> No
             findings.add("manifests", f"asks for more than {format_amount(name, most)} of {name} in all its pods")
 
 
-def _build_class(requests: Amounts, constraints: NodeConstraints | None, pod_count: int) -> SchedulingClass:
+def _build_class(reading: _Reading, pod_count: int) -> SchedulingClass:
     """Return the class of the summed requests and merged constraints."""
+    requests, constraints = reading.requests, reading.constraints
     if constraints is None:
         return _EMPTY_CLASS
     if pod_count > 1:
@@ -239,6 +241,7 @@ def _build_class(requests: Amounts, constraints: NodeConstraints | None, pod_cou
         tolerations=tuple(sorted(constraints.tolerations)),
         platforms=(constraints.platform,) if any(constraints.platform) else (),
         host_ports=tuple(sorted(constraints.host_ports)),
+        runtime_classes=tuple(sorted(reading.runtime_classes.items())),
     )
 
 
@@ -412,6 +415,7 @@ def _read_pod(value: object, path: str, reading: _Reading) -> None:
         spec, path, findings, containers=containers, init_containers=init_containers
     ).items():
         reading.requests[name] = reading.requests.get(name, 0) + amount
+    _read_runtime_class(spec, path, reading)
     constraints = read_constraints(
         spec, path, findings, containers=containers, init_containers=init_containers, rights=limits.rights
     )
@@ -419,6 +423,15 @@ def _read_pod(value: object, path: str, reading: _Reading) -> None:
         reading.constraints = constraints
     else:
         reading.constraints = merge_constraints(reading.constraints, constraints, path, findings)
+
+
+def _read_runtime_class(spec: dict[str, Any], path: str, reading: _Reading) -> None:
+    """Read which RuntimeClass a pod names; one that says its overhead itself has that among its requests."""
+    name = reading.findings.text(spec.get("runtimeClassName"), f"{path}.runtimeClassName")
+    if name and not is_dns_name(name):
+        reading.findings.add(f"{path}.runtimeClassName", "must be the name of a RuntimeClass: a DNS name")
+    elif name and "overhead" not in spec:
+        reading.runtime_classes[name] = reading.runtime_classes.get(name, 0) + 1
 
 
 def _read_service(document: dict[str, Any], path: str, findings: Findings) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from argosy_core.job.reading.classes import GangGroup, SchedulingClass
 from argosy_core.job.tables.ids import IdTable, grow
+from argosy_core.job.tables.members import MAX_PLACE_COUNT
 from argosy_core.resources import PODS, ResourceAxis
 
 __all__ = ["ClassColumns", "GangClasses"]
@@ -31,6 +32,16 @@ class GangClasses:
     """(sub-group,): index of the class of its pods."""
     members: Int32s
     """(member number,): index of the class of its pod, for as many as the gang can have."""
+
+    def group_of(self, place: int) -> int:
+        """Return the sub-group of a place, the last one for a place that the gang has not."""
+        first = 0
+        for counts in ([group.minimum for group in self.groups], [g.maximum - g.minimum for g in self.groups]):
+            for number, count in enumerate(counts):
+                first += count
+                if place < first:
+                    return number
+        return len(self.groups) - 1
 
     @property
     def least_count(self) -> int:
@@ -57,6 +68,8 @@ class ClassColumns:
         """(index, resource): base units that one pod asks for, `pods` included; of a gang all its minima together."""
         self.gangs: dict[int, GangClasses] = {}
         """Index -> classes of its pods, for gangs. Those have ids below 0, which nobody else knows."""
+        self.elastic: set[int] = set()
+        """Indices of the gangs that may have more members than they begin with."""
         self._pod_count = 0
 
     def __len__(self) -> int:
@@ -81,7 +94,8 @@ class ClassColumns:
         for index in self.gangs.keys() & set(indices.tolist()) if self.gangs else ():
             members = np.append(self.gangs[index].members, np.int32(-1))
             at = indices == index
-            chosen[at] = members[0 if numbers is None else np.minimum(numbers[at], members.size - 1)]
+            places = 0 if numbers is None else np.minimum(numbers[at] & (MAX_PLACE_COUNT - 1), members.size - 1)
+            chosen[at] = members[places]
         return chosen
 
     def are_gangs(self, indices: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
@@ -96,8 +110,16 @@ class ClassColumns:
     def _note_gang(self, index: int, definition: SchedulingClass, pods: list[int]) -> None:
         """Note the classes of a gang's pods, given by their indices."""
         if pods:
+            if any(group.maximum > group.minimum for group in definition.gang):
+                self.elastic.add(index)
             rows = np.array(pods, dtype=np.int32)
             self.gangs[index] = GangClasses(definition.gang, rows, rows[definition.member_groups])
+
+    def _drop_gang(self, index: int) -> list[int]:
+        """Forget what is known of a gang, and return the indices of the classes of its pods; none for other classes."""
+        self.elastic.discard(index)
+        gang = self.gangs.pop(index, None)
+        return [] if gang is None else gang.pods.tolist()
 
     def extend_axis(self, names: Iterable[str]) -> bool:
         """Give new resources a column; return whether there were any."""

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.job.reading.options import UNSET, JobOptions
 from argosy_core.job.states import IS_RUN_TERMINAL, JobState
 from argosy_core.job.tables.interning import InternTable, SpecTable
@@ -224,7 +225,7 @@ class LiveJobs:
 
     def live_slots(self) -> npt.NDArray[np.int32]:
         """Return the slots in use, ascending. Complexity: O(capacity)."""
-        return np.flatnonzero(self.handle[: self._high_water] >= 0).astype(np.int32)
+        return true_places(self.handle[: self._high_water] >= 0).astype(np.int32)
 
     def add(self, jobs: NewJobs) -> npt.NDArray[np.int32]:
         """Add queued jobs and return their slots. Complexity: amortised O(n) in NumPy."""
@@ -291,6 +292,12 @@ class LiveJobs:
             several[places] = False
         self.bag[slots[several]] = self._open_bags(int(several.sum()), state)
 
+    def begin_members(self, rows: npt.NDArray[np.int64], state: int) -> None:
+        """Set the states of members that came to a run under way, and of the objects of their bags, to `state`."""
+        self.members.state[rows] = state
+        bags = rows[self.specs.object_counts(self.spec[self.members.slot[rows]]) > 1]
+        self.members.bag[bags] = self._open_bags(bags.size, state)
+
     def end_runs(self, slots: npt.NDArray[np.int32]) -> None:
         """Take back the states of runs, their members and objects; where the members are is known on."""
         self.run_state[slots] = 0
@@ -316,7 +323,7 @@ class LiveJobs:
         single[places] = False
         open_rows = ~IS_RUN_TERMINAL[self.members.state[rows]]
         places, rows, alone = places[open_rows], rows[open_rows], slots[single]
-        order = np.argsort(np.concatenate([np.flatnonzero(single), places]), kind="stable")
+        order = np.argsort(np.concatenate([true_places(single), places]), kind="stable")
         number = np.concatenate([np.zeros(alone.size, dtype=np.int16), self.members.number[rows]])[order]
         node = np.concatenate([self.node[alone], self.members.node[rows]])[order]
         state = np.concatenate([self.run_state[alone], self.members.state[rows]])[order]
@@ -345,7 +352,7 @@ class LiveJobs:
     def _take_back_bags(self, column: npt.NDArray[np.int32], rows: npt.NDArray[np.integer]) -> None:
         """Take back the rows of `bag_states` that some elements of a column name."""
         bags = column[rows]
-        if (bags >= 0).any():
+        if has_true(bags >= 0):
             self._free_bags.extend(bags[bags >= 0].tolist())
             column[rows] = -1
 
@@ -359,13 +366,13 @@ class LiveJobs:
             return freed
         start = self._high_water
         self._high_water += fresh
-        while self._high_water > self.capacity:
-            self._grow()
+        if self._high_water > self.capacity:
+            self._grow(self._high_water - self.capacity)
         return np.concatenate([freed, np.arange(start, self._high_water, dtype=np.int32)])
 
-    def _grow(self) -> None:
-        """Enlarge every column by half."""
-        extra = max(self.capacity // 2, 1024)
+    def _grow(self, missing: int) -> None:
+        """Enlarge every column by half, or by what is missing if that is more."""
+        extra = max(self.capacity // 2, 1024, missing)
         for name, dtype in _COLUMNS:
             fill = -1 if name == "handle" else 0
             setattr(self, name, np.concatenate([getattr(self, name), np.full(extra, fill, dtype=dtype)]))

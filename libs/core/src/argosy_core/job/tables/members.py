@@ -4,6 +4,10 @@ A run is one attempt at a job and has one member or several, each on a node: tod
 key is two int64 columns, the job's handle and the *ordinal*, `member << 32 | attempt`, packed here and nowhere else;
 the ordinal of member 0 is its attempt. Neither part wraps: what does not fit is refused.
 
+A member that is lost may be replaced while the others run. Its *number* is its *place* among the members of its run,
+and above that how many were in that place before it: `replacement << 10 | place`. So a replacement is a member of its
+own wherever members are kept, and whoever asks what it is for asks for its place.
+
 Source: design section 6, "Data layout".
 """
 
@@ -16,26 +20,32 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.tables.key_index import KeyIndex
 
 __all__ = [
     "MAX_ATTEMPT",
     "MAX_MEMBER",
+    "MAX_PLACE_COUNT",
+    "MAX_REPLACEMENT",
     "MAX_STORED_ATTEMPT",
     "MemberSet",
     "Members",
     "attempt_of",
     "member_key",
     "member_of",
+    "number_of",
     "ordinal_of",
+    "place_of",
+    "replacement_of",
     "waves",
 ]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
-_Numbers = TypeVar("_Numbers", int, Int64s)
+_Numbers = TypeVar("_Numbers", int, Int64s, npt.NDArray[np.int16])
 Positions = npt.NDArray[np.integer] | Bools | slice
 
 _MEMBER_SHIFT: Final = 32
@@ -46,6 +56,11 @@ MAX_STORED_ATTEMPT: Final = (1 << 15) - 1
 """Highest attempt that the store's rows hold: a job that got so far fails."""
 MAX_MEMBER: Final = (1 << 15) - 1
 """Highest number of a member in its run: what an int16 column holds."""
+_PLACE_BITS: Final = 10
+MAX_PLACE_COUNT: Final = 1 << _PLACE_BITS
+"""Most places of a run."""
+MAX_REPLACEMENT: Final = MAX_MEMBER >> _PLACE_BITS
+"""Highest number of a replacement in its place; the first member there has 0."""
 # Arrays, for the reason given in `key_index`.
 _SHIFT: Final = np.array(_MEMBER_SHIFT)
 _MASK: Final = np.array(_ATTEMPT_MASK)
@@ -72,6 +87,21 @@ def attempt_of(ordinal: _Numbers) -> _Numbers:
 def member_of(ordinal: _Numbers) -> _Numbers:
     """Return the number of the member that an ordinal stands for, or those of many."""
     return ordinal >> _MEMBER_SHIFT
+
+
+def number_of(place: _Numbers, replacement: _Numbers) -> _Numbers:
+    """Return the number of a member in its run, or those of many, by place and by how many were there before."""
+    return replacement << _PLACE_BITS | place
+
+
+def place_of(number: _Numbers) -> _Numbers:
+    """Return the place in its run that a member's number stands for, or those of many."""
+    return number & (MAX_PLACE_COUNT - 1)
+
+
+def replacement_of(number: _Numbers) -> _Numbers:
+    """Return how many members were in a member's place before it, or those of many."""
+    return number >> _PLACE_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +142,12 @@ class Members:
         return cls(handle, ordinal)
 
     @classmethod
+    def from_pairs(cls, pairs: Sequence[tuple[int, int]]) -> Members:
+        """Return members by their (handle, ordinal), as `pairs` gives them."""
+        columns = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        return cls(np.ascontiguousarray(columns[:, 0]), np.ascontiguousarray(columns[:, 1]))
+
+    @classmethod
     def of_key(cls, key: tuple[int, int]) -> Members:
         """Return one member by its key."""
         return cls(np.array(key[:1], dtype=np.int64), np.array(key[1:], dtype=np.int64))
@@ -148,7 +184,7 @@ class Members:
 
     def numbers(self) -> npt.NDArray[np.int16] | None:
         """Return the number of each member in its run, None if all are 0: nearly all runs have one member."""
-        return self.member if (self.ordinal > _ATTEMPT_MASK).any() else None
+        return self.member if has_true(self.ordinal > _ATTEMPT_MASK) else None
 
     def pairs(self) -> list[tuple[int, int]]:
         """Return the keys as pairs, for the few that are looked at one by one."""
@@ -237,6 +273,6 @@ def waves(values: npt.NDArray[np.integer]) -> list[npt.NDArray[np.intp]]:
     first = np.concatenate([[True], ordered[1:] != ordered[:-1]]) if values.size else np.zeros(0, dtype=np.bool_)
     if first.all():
         return [np.arange(values.size)] if values.size else []
-    starts = np.flatnonzero(first)
+    starts = true_places(first)
     turn = np.arange(values.size) - np.repeat(starts, np.diff(np.append(starts, values.size)))
     return [np.sort(order[turn == index]) for index in range(int(turn.max()) + 1)]

@@ -14,7 +14,7 @@ import numpy as np
 from argosy_core.arrays import Int16s, Int32s, Int64s, Uids
 from argosy_core.job.tables.members import Members
 
-__all__ = ["HeldAmounts", "JobUpdates", "NewObjects", "NewRuns", "ObjectUpdates", "RunUpdates"]
+__all__ = ["HeldAmounts", "JobUpdates", "NewObjects", "NewRuns", "ObjectUpdates", "PlacedNodes", "RunUpdates"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,22 @@ class HeldAmounts:
         amounts[counts[0] :, [names.index(name) for name in later.names]] = later.amounts
         members = Members.concatenate([self.members[first], later.members])
         return HeldAmounts(members=members, names=names, amounts=amounts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedNodes:
+    """Where n members of runs are placed that were leased to their cluster as a whole."""
+
+    members: Members
+    """Who, each once."""
+    nodes: tuple[str, ...]
+    """n names of nodes."""
+
+    def __add__(self, later: PlacedNodes) -> PlacedNodes:
+        """Return both."""
+        return PlacedNodes(
+            members=Members.concatenate([self.members, later.members]), nodes=(*self.nodes, *later.nodes)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

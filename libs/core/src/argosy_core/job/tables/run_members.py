@@ -56,7 +56,7 @@ class RunMembers:
         return (self._key & ((1 << _NUMBER_BITS) - 1)).astype(np.int16)
 
     def add(self, slots: Int32s, numbers: Int16s, nodes: Int32s) -> None:
-        """Put in members in flight, each once, of runs that have no rows. Complexity: O(n log n) in rows, in NumPy."""
+        """Put in members in flight, each once, that have no rows. Complexity: O(n log n) in rows, in NumPy."""
         none = np.full(slots.size, -1, np.int32)
         added = {"node": nodes, "bag": none, "demand": none}
         key = np.concatenate([self._key, _key(slots, numbers)])
@@ -68,13 +68,19 @@ class RunMembers:
 
     def drop(self, slots: Int32s) -> None:
         """Take out the members of some jobs' runs, if they have rows. Complexity: O(rows) if any has."""
-        gone = self.rows(slots)[1]
-        if gone.size:
+        self.drop_rows(self.rows(slots)[1])
+
+    def drop_rows(self, rows: Int64s) -> None:
+        """Take out single members by their rows; those behind them have other rows then. Complexity: O(rows)."""
+        if rows.size:
             kept = np.ones(len(self), dtype=np.bool_)
-            kept[gone] = False
-            self._key = self._key[kept]
-            for name in _DTYPES:
-                setattr(self, name, getattr(self, name)[kept])
+            kept[rows] = False
+            self._keep(kept)
+
+    def _keep(self, kept: Bools) -> None:
+        self._key = self._key[kept]
+        for name in _DTYPES:
+            setattr(self, name, getattr(self, name)[kept])
 
     def has(self, slots: Int32s) -> Bools:
         """Return which jobs have a run with rows."""
