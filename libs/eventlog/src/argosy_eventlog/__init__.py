@@ -9,7 +9,6 @@ Start: `port`.
 
 from __future__ import annotations
 
-from argosy_eventlog.memory import MemoryLog, MemoryRegister
-from argosy_eventlog.port import EventLog, LogRecord, PoolRegister, QuarantinedLogRecord, drop_stale
+from argosy_eventlog.port import EventLog, LogRecord, PoolRegister, QuarantinedLogRecord
 
-__all__ = ["EventLog", "LogRecord", "MemoryLog", "MemoryRegister", "PoolRegister", "QuarantinedLogRecord", "drop_stale"]
+__all__ = ["EventLog", "LogRecord", "PoolRegister", "QuarantinedLogRecord"]

@@ -9,11 +9,10 @@ Source: 003 "Architecture" (lease messages on Pulsar); design section 5, "Ingest
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-__all__ = ["EventLog", "LogRecord", "PoolRegister", "QuarantinedLogRecord", "drop_stale"]
+__all__ = ["EventLog", "LogRecord", "PoolRegister", "QuarantinedLogRecord"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,21 +118,3 @@ class PoolRegister(Protocol):
 
     def close(self) -> None:
         """Release what the register holds."""
-
-
-def drop_stale(records: Sequence[LogRecord], highest_epoch: int) -> tuple[list[LogRecord], int]:
-    """Return the records that count, and the highest epoch seen.
-
-    A record is stale if one of a higher epoch stands before it: its leader had been replaced when it was written. A new
-    leader's first record is its marker, so everything of its predecessors after the marker is stale.
-
-    Args:
-        records: Records in order.
-        highest_epoch: Highest epoch among the records before them.
-    """
-    kept: list[LogRecord] = []
-    for record in records:
-        if record.epoch >= highest_epoch:
-            highest_epoch = record.epoch
-            kept.append(record)
-    return kept, highest_epoch

@@ -23,23 +23,19 @@ from argosy_store.replicas.api import ApiStore
 from argosy_store.replicas.change_requests import BoundedFilter
 from argosy_store.replicas.job_filters import JobFilter, LabelRequirement
 from argosy_store.replicas.submits import SpecRow, SubmitRequest, SubmitResult
-from argosy_store.rows import ChangeRequestResult, ClusterRow, JobRecord, QueueRow, RunRecord
+from argosy_store.rows import ClusterRow, JobRecord
 from argosy_store.schema.migrate import check, create_database, drop_database, migrate
 from argosy_store.schema.retention import Retained, retain
 from argosy_store.terms.effects import (
-    AppliedEffects,
     Effects,
     EventRow,
     QuarantinedRecord,
 )
 from argosy_store.terms.leader import Leadership, LeaderStore
-from argosy_store.terms.load import LoadedPool
 
 __all__ = [
     "ApiStore",
-    "AppliedEffects",
     "BoundedFilter",
-    "ChangeRequestResult",
     "ClusterRow",
     "Effects",
     "EmbeddedPostgres",
@@ -49,12 +45,9 @@ __all__ = [
     "LabelRequirement",
     "LeaderStore",
     "Leadership",
-    "LoadedPool",
     "PostgresLog",
     "QuarantinedRecord",
-    "QueueRow",
     "Retained",
-    "RunRecord",
     "SpecRow",
     "SubmitRequest",
     "SubmitResult",

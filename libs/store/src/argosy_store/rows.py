@@ -33,7 +33,9 @@ QUEUE_COLUMNS: Final = (
 CLUSTER_COLUMNS: Final = (
     "name, ARRAY(SELECT DISTINCT p.pool FROM cluster_pools p WHERE p.cluster = clusters.name ORDER BY p.pool), uid,"
     " (SELECT coalesce(max(p.heard_time_us), 0) FROM cluster_pools p WHERE p.cluster = clusters.name"
-    " AND p.role = 'executor'), cordoned, cordon_reason, cordoned_nodes, forgotten, node_cordon_reasons"
+    " AND p.role = 'executor'), cordoned, cordon_reason, cordoned_nodes, forgotten, node_cordon_reasons,"
+    " delegated,"
+    " coalesce((SELECT b.max_capacity FROM cluster_bounds b WHERE b.cluster = clusters.name), '{}')"
 )
 """Columns of a cluster in the order of `ClusterRow`."""
 OF_POOL: Final = "EXISTS (SELECT FROM cluster_pools p WHERE p.cluster = clusters.name AND p.pool = %s)"
@@ -120,11 +122,15 @@ class ClusterRow:
     """Whether it was declared gone for good."""
     node_cordon_reasons: Mapping[str, str]
     """Why nodes are cordoned, by name, for those where somebody said so."""
+    delegated: bool
+    """Whether it places by itself."""
+    max_capacity: tuple[str, ...] = ()
+    """`resource=amount`, most that it has by an administrator's word, base units; sorted."""
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> ClusterRow:
         """Return the value of a row in the order of `CLUSTER_COLUMNS`."""
-        values = [row[0], tuple(row[1]), *row[2:6], tuple(row[6]), *row[7:]]
+        values = [row[0], tuple(row[1]), *row[2:6], tuple(row[6]), *row[7:10], tuple(row[10])]
         return cls(*values)
 
 
@@ -220,6 +226,8 @@ class JobRecord:
     """What it runs after (`argosy_core.job.reading.after`); empty for nothing."""
     runs: tuple[RunRecord, ...] = ()
     """Its runs by attempt."""
+    spec_hash: bytes = b""
+    """Names its spec; read with it."""
     spec_body: bytes | None = None
     """Its spec, JSON array of manifests; read for single jobs only."""
     spec_layout: bytes = b""

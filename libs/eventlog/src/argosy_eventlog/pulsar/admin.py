@@ -243,7 +243,7 @@ def set_up_log(
 
 
 def set_up_events(admin: AdminApi, settings: PulsarSettings, pools: list[str]) -> list[str]:
-    """Make the namespace and topics of job events.
+    """Make the namespaces and topics of job events and of the audit.
 
     A new namespace keeps what every subscription has read for a day, or 1 GiB of it; from then on its policies are the
     operator's, except that topics stay.
@@ -251,13 +251,15 @@ def set_up_events(admin: AdminApi, settings: PulsarSettings, pools: list[str]) -
     Returns:
         What was made, one line each.
     """
-    made = _make_namespace(admin, settings.tenant, settings.events_namespace)
-    namespace = f"{settings.tenant}/{settings.events_namespace}"
-    if f"namespace {namespace}" in made:
-        admin.call("POST", f"namespaces/{namespace}/retention", _EVENTS_RETENTION)
-    admin.call("POST", f"namespaces/{namespace}/inactiveTopicPolicies", _KEEP_TOPIC)
-    for pool in pools:
-        made += _make_topic(admin, settings.events_topic(pool))
+    made = []
+    for name in (settings.events_namespace, settings.audit_namespace):
+        made += _make_namespace(admin, settings.tenant, name)
+        namespace = f"{settings.tenant}/{name}"
+        if f"namespace {namespace}" in made:
+            admin.call("POST", f"namespaces/{namespace}/retention", _EVENTS_RETENTION)
+        admin.call("POST", f"namespaces/{namespace}/inactiveTopicPolicies", _KEEP_TOPIC)
+    for topic in (*map(settings.events_topic, pools), settings.audit_topic):
+        made += _make_topic(admin, topic)
     return made
 
 

@@ -39,7 +39,8 @@ class PulsarSettings:
     namespace: str = "log"
     """Namespace of the pools' logs; nothing else belongs in it."""
     events_namespace: str = "events"
-    """Namespace of the job events that other systems read; its policies are yours."""
+    """Namespace of the job events that other systems read; its policies are yours. The audit has one of its own beside
+    it, which is called like it with `-audit` behind."""
     admin_url: str = ""
     """Address of the admin REST API; empty takes port 8080 (8443 with TLS) of the first broker host."""
     check: bool = True
@@ -68,7 +69,7 @@ class PulsarSettings:
             value: str = getattr(self, name)
             if not _NAME.fullmatch(value):
                 raise InvalidRequest(f"pulsar.{name} is {value!r}; use letters, digits, - _ and .")
-        if self.namespace == self.events_namespace:
+        if self.namespace in (self.events_namespace, self.audit_namespace):
             raise InvalidRequest("pulsar.namespace and pulsar.events_namespace must differ: their policies do")
         if self.token and self.token_file:
             raise InvalidRequest("set one of pulsar.token and pulsar.token_file, not both")
@@ -124,6 +125,16 @@ class PulsarSettings:
     def events_topic(self, pool: str) -> str:
         """Return the topic of a pool's job events."""
         return self._topic(self.events_namespace, "job-events", pool)
+
+    @property
+    def audit_namespace(self) -> str:
+        """Namespace of the audit: who may read job events may not read it for that."""
+        return f"{self.events_namespace}-audit"
+
+    @property
+    def audit_topic(self) -> str:
+        """The topic of the audit, one of an installation."""
+        return f"persistent://{self.tenant}/{self.audit_namespace}/records"
 
     def _topic(self, namespace: str, kind: str, pool: str) -> str:
         if not _NAME.fullmatch(pool):

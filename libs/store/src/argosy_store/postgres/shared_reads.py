@@ -39,10 +39,11 @@ class SharedReads:
     def __init__(self, url: str, settings: dict[str, str], connection: StoreConnection) -> None:
         """Export the snapshot; connections are opened when there is something to read."""
         snapshot = connection.run("SELECT pg_export_snapshot()").get_value(0, 0) or b""
-        # For as long as the transaction lasts: joins of a million rows, once.
+        # For as long as the transaction lasts: joins of a million rows, once. The planner cannot know that a result
+        # falls into a few parts, and would sort a million rows by the part that each belongs to.
         self._prologue = (
             f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '{snapshot.decode()}';"
-            f" SET LOCAL work_mem = '{_WORK_MEMORY}'"
+            f" SET LOCAL work_mem = '{_WORK_MEMORY}'; SET LOCAL enable_sort = off"
         )
         self._url, self._settings = url, settings
         self._threads = ThreadPoolExecutor(_CONNECTION_COUNT, thread_name_prefix="argosy-load")

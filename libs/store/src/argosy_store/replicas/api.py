@@ -26,6 +26,7 @@ from argosy_store.replicas.queue_policies import QueuePolicyCalls
 from argosy_store.replicas.queues import QueueCalls
 from argosy_store.replicas.submission import TimelineChanged, submit_requests
 from argosy_store.replicas.submits import EncodeChanges, SubmitRequest, SubmitResult
+from argosy_store.sealing import SpecSeal
 
 __all__ = ["ApiStore"]
 
@@ -73,11 +74,15 @@ class ApiStore(
         url: Database, migrated, with partitions.
         max_connections: Most connections for requests, and for bulk statements other than submits.
         max_submits: Most connections for submits and what they look up; nothing else takes them.
+        seal: Seals bodies of specs and opens them; None to store them as they are.
     """
 
-    def __init__(self, url: str, *, max_connections: int = 8, max_submits: int = 4) -> None:
+    def __init__(
+        self, url: str, *, max_connections: int = 8, max_submits: int = 4, seal: SpecSeal | None = None
+    ) -> None:
         """Open no connection yet."""
         super().__init__(Connections(url, max_size=max_connections, max_submits=max_submits))
+        self._seal = seal
         self._number_lock = threading.Lock()
         self._next_number = 0
         self._end_number = 0
@@ -264,6 +269,7 @@ class ApiStore(
                         known_specs=self._specs,
                         known_metadata=self._metadata,
                         timeline=timeline,
+                        seal=self._seal,
                     )
                 except TimelineChanged as change:
                     self._meet(change.timeline)

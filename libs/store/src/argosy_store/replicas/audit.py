@@ -4,6 +4,8 @@ Whoever makes a call sets `ACTOR` around it in the thread that makes it; every c
 for notes itself. Where callers are not asked who they are nothing is set, and nothing is noted. Submits note themselves
 in their jobs, which keep who submitted them.
 
+Each record stands in an outbox, too, from the same statement on until the relay has published it (`AuditOutbox`).
+
 Source: design section 5, "Who is who".
 """
 
@@ -12,25 +14,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from argosy_store.postgres.connection import MAINTENANCE_SETTINGS, StoreConnection, connect, translated
+from argosy_store.postgres.connection import (
+    MAINTENANCE_SETTINGS,
+    READ_SETTINGS,
+    Line,
+    StoreConnection,
+    connect,
+    translated,
+)
 from argosy_store.postgres.pool import Connections
 
-__all__ = ["ACTOR", "Actor", "AuditCalls", "AuditRow", "forget_audit", "note_changes"]
+__all__ = ["ACTOR", "Actor", "AuditCalls", "AuditOutbox", "AuditRow", "forget_audit", "note_changes", "note_claim"]
 
 _BATCH: Final = 10_000
 _DAY_US: Final = 86_400_000_000
 _COLUMNS: Final = "id, create_time_us, method, principal, acted_by, host, kind, name, detail"
-_INSERT: Final = (
-    "INSERT INTO audit_records (method, principal, acted_by, host, kind, name, detail)"
-    " SELECT %s, %s, %s, %s, n.* FROM unnest(%s::text[], %s::text[], %s::text[]) AS n"
-)
+_NOTE: Final = "WITH noted AS (INSERT INTO audit_records (method, principal, acted_by, host, kind, name, detail)"
+_RELAY: Final = " RETURNING id) INSERT INTO audit_outbox (id) SELECT id FROM noted"
+_INSERT: Final = f"{_NOTE} SELECT %s, %s, %s, %s, n.* FROM unnest(%s::text[], %s::text[], %s::text[]) AS n{_RELAY}"
 _INSERT_REFUSED: Final = (
-    "INSERT INTO audit_records (method, principal, acted_by, host, kind, name, detail)"
-    " SELECT n.method, n.principal, n.acted_by, n.host, 'Call', n.name, n.detail FROM unnest(%s::text[], %s::text[],"
-    " %s::text[], %s::text[], %s::text[], %s::text[]) AS n (method, principal, acted_by, host, name, detail)"
+    f"{_NOTE} SELECT n.method, n.principal, n.acted_by, n.host, 'Call', n.name, n.detail FROM unnest(%s::text[],"
+    " %s::text[], %s::text[], %s::text[], %s::text[], %s::text[])"
+    f" AS n (method, principal, acted_by, host, name, detail){_RELAY}"
 )
+_WAITING: Final = f"SELECT {_COLUMNS} FROM audit_outbox JOIN audit_records USING (id) ORDER BY id LIMIT %s"
 _LIST: Final = (
     f"SELECT {_COLUMNS} FROM audit_records WHERE (%s = 0 OR id < %s) AND (%s = '' OR principal = %s)"
     " AND (%s = '' OR name = %s) AND create_time_us >= %s ORDER BY id DESC LIMIT %s"
@@ -89,6 +98,12 @@ def note_changes(connection: StoreConnection, changes: Sequence[tuple[str, str, 
     connection.execute(_INSERT, [*who, *(list(column) for column in zip(*changes, strict=True))])
 
 
+def note_claim(connection: StoreConnection, cluster: str, text: str) -> None:
+    """Note what a cluster's sampler said that does not count; the sampler is who did it."""
+    who = ("/argosy.sampler.v1.SamplerService/Session", f"sampler of {cluster}", "", "")
+    connection.execute(_INSERT, [*who, ["Cluster"], [cluster], [text]])
+
+
 class AuditCalls:
     """What an API replica does with the audit beside changes."""
 
@@ -123,17 +138,55 @@ class AuditCalls:
         """
         values = [before_id, before_id, principal, principal, name, name, from_time_us, limit]
         with self._connections.read() as connection:
-            return [
-                AuditRow(
-                    id=row[0],
-                    create_time_us=row[1],
-                    actor=Actor(method=row[2], principal=row[3], acted_by=row[4], host=row[5]),
-                    kind=row[6],
-                    name=row[7],
-                    detail=row[8],
-                )
-                for row in connection.execute(_LIST, values)
-            ]
+            return [_row(row) for row in connection.execute(_LIST, values)]
+
+
+class AuditOutbox:
+    """What of the audit the relay has still to publish. Thread-safe.
+
+    A record is written with what it tells of, and leaves when it was published: a transaction that commits late is
+    never passed over, and a relay that stops in between publishes again.
+
+    Args:
+        url: Database, migrated.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Open no connection yet."""
+        self._line = Line(url, {**READ_SETTINGS, "application_name": "argosy-relay"})
+
+    def read(self, limit: int) -> list[AuditRow]:
+        """Return the first records by their numbers, `limit` at most; nothing is taken away.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._line.use() as connection:
+            return [_row(row) for row in connection.execute(_WAITING, [limit])]
+
+    def delete(self, ids: Sequence[int]) -> None:
+        """Note that records were published.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached; they may be given out again.
+        """
+        with self._line.use() as connection:
+            connection.execute("DELETE FROM audit_outbox WHERE id = ANY (%s)", [list(ids)])
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._line.close()
+
+
+def _row(row: Sequence[Any]) -> AuditRow:
+    return AuditRow(
+        id=row[0],
+        create_time_us=row[1],
+        actor=Actor(method=row[2], principal=row[3], acted_by=row[4], host=row[5]),
+        kind=row[6],
+        name=row[7],
+        detail=row[8],
+    )
 
 
 @translated

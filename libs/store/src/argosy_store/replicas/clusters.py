@@ -9,15 +9,28 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from argosy_core.errors import NotAllowedNow, NotFound, Resource
+from argosy_store.postgres.connection import StoreConnection
 from argosy_store.postgres.pool import Connections
 from argosy_store.replicas.audit import note_changes
 from argosy_store.rows import CLUSTER_COLUMNS, ClusterRow
 
-__all__ = ["ClusterCalls", "EncodeClusters"]
+__all__ = ["ClusterCalls", "EncodeClusters", "put_max_capacity"]
 
 EncodeClusters = Callable[[Sequence[str]], bytes]
 """Makes the payload of a `changes` row out of the names of clusters that changed."""
+_PUT_BOUND: Final = (
+    "INSERT INTO cluster_bounds (cluster, max_capacity) VALUES (%s, %s)"
+    " ON CONFLICT (cluster) DO UPDATE SET max_capacity = excluded.max_capacity"
+)
 _HELD: Final = "SELECT FROM cluster_pools WHERE cluster = %s AND held_until_us > argosy_now_us() LIMIT 1"
+
+
+def put_max_capacity(connection: StoreConnection, cluster: str, amounts: Sequence[str]) -> None:
+    """Set in the present transaction what a cluster has at most, `resource=amount` each; nothing for no bound."""
+    if amounts:
+        connection.execute(_PUT_BOUND, [cluster, sorted(amounts)])
+    else:
+        connection.execute("DELETE FROM cluster_bounds WHERE cluster = %s", [cluster])
 
 
 class ClusterCalls:
@@ -107,6 +120,32 @@ class ClusterCalls:
             values += [node, reason]
         return self._change(name, change, values, encode=encode, detail=f"node {node} {reason}".rstrip())
 
+    def set_max_capacity(self, name: str, amounts: Sequence[str], *, encode: EncodeClusters) -> ClusterRow:
+        """Set what a cluster has at most, `resource=amount` each; nothing for no bound.
+
+        Raises:
+            NotFound: There is none by that name.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        return self._change(
+            name,
+            "cordoned = cordoned",
+            [],
+            encode=encode,
+            detail=f"max capacity {' '.join(amounts) or 'none'}",
+            before=lambda connection: put_max_capacity(connection, name, amounts),
+        )
+
+    def set_delegated(self, name: str, *, delegated: bool, encode: EncodeClusters) -> ClusterRow:
+        """Have a cluster place by itself from now on, or not.
+
+        Raises:
+            NotFound: There is none by that name.
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        detail = "delegated" if delegated else "not delegated"
+        return self._change(name, "delegated = %s", [delegated], encode=encode, detail=detail)
+
     def forget_cluster(self, name: str, *, encode: EncodeClusters) -> ClusterRow:
         """Declare a cluster gone for good; the leaders of its pools then take its runs for lost.
 
@@ -126,10 +165,12 @@ class ClusterCalls:
         encode: EncodeClusters,
         unless_held: bool = False,
         detail: str = "",
+        before: Callable[[StoreConnection], None] = lambda _: None,
     ) -> ClusterRow:
         """Change a cluster and tell the leaders of its pools."""
         statement = f"UPDATE clusters SET {assignments} WHERE name = %s AND NOT forgotten RETURNING {CLUSTER_COLUMNS}"
         with self._connections.read() as connection, connection.transaction_block():
+            before(connection)
             row = connection.execute(statement, [*values, name]).fetchone()
             if row is None:
                 raise NotFound(f"there is no cluster {name}", resource=Resource(kind="Cluster", name=name))

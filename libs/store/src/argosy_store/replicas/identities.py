@@ -9,6 +9,7 @@ Source: design section 5, "Who is who".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,7 @@ from argosy_store.binding import ADD_CLUSTER, MAX_CLUSTERS
 from argosy_store.postgres.connection import StoreConnection
 from argosy_store.postgres.pool import Connections
 from argosy_store.replicas.audit import note_changes
+from argosy_store.replicas.clusters import put_max_capacity
 
 __all__ = ["Certificate", "IdentityCalls"]
 
@@ -64,8 +66,16 @@ class IdentityCalls:
         """Keep the connections."""
         self._connections = connections
 
-    def invite_cluster(self, cluster: str, token_hash: str, *, lifetime_s: float) -> int:
+    def invite_cluster(
+        self, cluster: str, token_hash: str, *, lifetime_s: float, max_capacity: Sequence[str] = ()
+    ) -> int:
         """Add an invitation and return when it ends, microseconds since the Unix epoch.
+
+        Args:
+            cluster: Name, which need not be known yet.
+            token_hash: SHA-256 of the token.
+            lifetime_s: How long the invitation is good for.
+            max_capacity: What the cluster has at most, `resource=amount` each; nothing to leave it as it is.
 
         Raises:
             QuotaExceeded: The cluster has as many as it may have.
@@ -76,7 +86,10 @@ class IdentityCalls:
             connection.execute(_LOCK, [cluster])
             _require_room(connection, "cluster_invitations", cluster)
             row = connection.execute(_INVITE, [token_hash, cluster, round(lifetime_s * 1e6)]).fetchone()
-            note_changes(connection, [("Cluster", cluster, "invitation")])
+            if max_capacity:
+                put_max_capacity(connection, cluster, max_capacity)
+            said = f"invitation, max capacity {' '.join(sorted(max_capacity))}" if max_capacity else "invitation"
+            note_changes(connection, [("Cluster", cluster, said)])
         assert row is not None
         return int(row[0])
 

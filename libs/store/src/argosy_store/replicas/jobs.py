@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -31,6 +31,7 @@ from argosy_store.replicas.job_filters import (
 )
 from argosy_store.rows import JobRecord, JobSetRow, RunRecord
 from argosy_store.schema.tables import job_metadata, job_sets, jobs, queues, scheduling_classes
+from argosy_store.sealing import SpecSeal, open_body
 
 __all__ = ["JobCalls", "JobPage"]
 
@@ -61,6 +62,7 @@ class JobCalls:
     def __init__(self, connections: Connections) -> None:
         """Keep the connections."""
         self._connections = connections
+        self._seal: SpecSeal | None = None
 
     def get_job(self, handle: int) -> JobRecord | None:
         """Return a job with its runs and its spec, None if there is none (any more).
@@ -70,7 +72,9 @@ class JobCalls:
         """
         with self._connections.read() as connection:
             found = _read_jobs(connection, [jobs.c.handle == handle], limit=1, with_spec=True)
-        return found[0] if found else None
+        if not found or found[0].spec_body is None:
+            return found[0] if found else None
+        return replace(found[0], spec_body=open_body(self._seal, found[0].spec_hash, found[0].spec_body))
 
     def get_jobs(self, handles: Sequence[int]) -> list[JobRecord]:
         """Return jobs with their runs, without their specs, ascending; handles that name none are left out.
@@ -381,4 +385,6 @@ def _read_spec(connection: StoreConnection, handle: int, spec_hash: uuid.UUID) -
     row = connection.execute(
         "SELECT body, layout FROM job_specs WHERE day = %s AND hash = %s", [handle >> DAY_SHIFT, spec_hash]
     ).fetchone()
-    return {} if row is None else {"spec_body": bytes(row[0]), "spec_layout": bytes(row[1])}
+    if row is None:
+        return {}
+    return {"spec_hash": spec_hash.bytes, "spec_body": bytes(row[0]), "spec_layout": bytes(row[1])}

@@ -39,6 +39,7 @@ from argosy_store.postgres.partitions import learn_state, partition, prologue, s
 from argosy_store.replicas.claims import SubmitPart, deduplicate
 from argosy_store.replicas.queue_limits import QueueRoom, counts_by_queue
 from argosy_store.replicas.submits import EncodeChanges, SpecRow, SubmitRequest, SubmitResult
+from argosy_store.sealing import SpecSeal
 
 __all__ = ["TimelineChanged", "submit_requests"]
 
@@ -91,6 +92,7 @@ def submit_requests(
     known_specs: set[tuple[int, bytes]],
     known_metadata: set[bytes],
     timeline: str = "",
+    seal: SpecSeal | None = None,
 ) -> list[SubmitResult]:
     """Store requests in one transaction; each is stored whole or not at all.
 
@@ -101,6 +103,7 @@ def submit_requests(
         known_specs: (day, hash) of specs that are stored; new ones are added once they are.
         known_metadata: Hashes of metadata that are stored as used today; new ones are added once they are.
         timeline: Timeline of the database that the ids in the requests are of; empty for any.
+        seal: Seals the bodies of specs; None to store them as they are.
 
     Raises:
         TimelineChanged: This is another database; nothing was stored.
@@ -109,12 +112,12 @@ def submit_requests(
     moved: frozenset[int] = frozenset()
     while True:
         try:
-            return _submit(connection, requests, encode_changes, known_specs, known_metadata, timeline, moved)
+            return _submit(connection, requests, encode_changes, known_specs, known_metadata, timeline, moved, seal)
         except _QueuesMoved as news:
             moved |= news.queue_ids
 
 
-def _submit(  # noqa: PLR0917 - those of submit_requests
+def _submit(  # noqa: PLR0913, PLR0917 - those of submit_requests
     connection: StoreConnection,
     requests: Sequence[SubmitRequest],
     encode_changes: EncodeChanges,
@@ -122,6 +125,7 @@ def _submit(  # noqa: PLR0917 - those of submit_requests
     known_metadata: set[bytes],
     timeline: str,
     moved: frozenset[int],
+    seal: SpecSeal | None,
 ) -> list[SubmitResult]:
     """Store requests, but for those to queues that have moved; see `submit_requests`."""
     parts = [
@@ -142,7 +146,7 @@ def _submit(  # noqa: PLR0917 - those of submit_requests
                 pools.setdefault(part.request.pool, []).append(part)
         inserted = [part for group in pools.values() for part in group]
         if inserted:
-            stored = _insert_specs(connection, inserted, known_specs)
+            stored = _insert_specs(connection, inserted, known_specs, seal)
             described = _insert_metadata(connection, inserted, known_metadata)
             _insert_jobs(connection, inserted)
         for pool in sorted(pools):
@@ -219,7 +223,7 @@ def _claim_within_limits(connection: StoreConnection, parts: Sequence[SubmitPart
 
 
 def _insert_specs(
-    connection: StoreConnection, parts: Sequence[SubmitPart], known: set[tuple[int, bytes]]
+    connection: StoreConnection, parts: Sequence[SubmitPart], known: set[tuple[int, bytes]], seal: SpecSeal | None
 ) -> list[tuple[int, bytes]]:
     """Insert the specs that this replica has not stored yet; return them."""
     wanted: dict[tuple[int, bytes], SpecRow] = {}
@@ -238,7 +242,10 @@ def _insert_specs(
             _INSERT_SPECS.format(table=partition(connection, "job_specs", day)),
             array(INT4, np.full(len(hashes), day)),
             array(UUID, uuid_column(b"".join(hashes))),
-            bytes_array(wanted[day, value].body for value in hashes),
+            bytes_array(
+                wanted[day, value].body if seal is None else seal.seal(value, wanted[day, value].body)
+                for value in hashes
+            ),
             bytes_array(wanted[day, value].layout for value in hashes),
         )
     return rows

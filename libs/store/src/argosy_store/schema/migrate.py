@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import psycopg
 import sqlalchemy
-from alembic import command
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from argosy_core.errors import NotAllowedNow
@@ -81,6 +80,8 @@ def _upgrade(connection: sqlalchemy.Connection) -> None:
     A migration waits for the locks of tables but briefly, since whoever comes after it waits too; then it is rolled
     back and tried again.
     """
+    from alembic import command  # late: services only look which version is there
+
     config = migration_config()
     config.attributes["connection"] = connection
     for attempt in count(1):

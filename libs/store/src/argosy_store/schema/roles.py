@@ -27,7 +27,6 @@ __all__ = [
     "missing_rights",
     "role_name",
     "roles_script",
-    "writable_tables",
 ]
 
 DEFAULT_PREFIX: Final = "argosy"
@@ -45,8 +44,10 @@ ROLES: Final[Mapping[str, str]] = {
 _EVERYTHING: Final = "*"
 _API: Final[Mapping[str, Sequence[str]]] = {
     "alembic_version": ("SELECT",),
+    "audit_outbox": ("INSERT",),
     "audit_records": ("SELECT", "INSERT"),
     "changes": ("SELECT", "INSERT"),
+    "cluster_bounds": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "cluster_certificates": ("SELECT", "INSERT", "DELETE"),
     "cluster_identities": ("SELECT", "INSERT", "UPDATE"),
     "cluster_invitations": ("SELECT", "INSERT", "UPDATE", "DELETE"),
@@ -54,7 +55,7 @@ _API: Final[Mapping[str, Sequence[str]]] = {
     "clusters": (
         "SELECT",
         "INSERT",
-        "UPDATE (cordoned, cordon_reason, cordoned_nodes, node_cordon_reasons, forgotten)",
+        "UPDATE (cordoned, cordon_reason, cordoned_nodes, node_cordon_reasons, forgotten, delegated)",
     ),
     "deduplication": ("SELECT", "INSERT", "DELETE"),
     "grants": ("SELECT", "INSERT", "DELETE"),
@@ -84,6 +85,7 @@ _API: Final[Mapping[str, Sequence[str]]] = {
 _LEADER: Final[Mapping[str, Sequence[str]]] = {
     _EVERYTHING: ("SELECT",),
     # Calls about clusters are served by leaders, too, and each is news.
+    "audit_outbox": ("INSERT",),
     "audit_records": ("INSERT", "DELETE"),
     "changes": ("INSERT", "DELETE"),
     "cluster_pools": ("INSERT", "UPDATE", "DELETE"),
@@ -113,6 +115,8 @@ _LEADER: Final[Mapping[str, Sequence[str]]] = {
 }
 _RELAY: Final[Mapping[str, Sequence[str]]] = {
     "alembic_version": ("SELECT",),
+    "audit_outbox": ("SELECT", "DELETE"),
+    "audit_records": ("SELECT",),
     "event_outbox": ("SELECT", "DELETE"),
     "job_set_events": ("SELECT",),
     "job_sets": ("SELECT",),
@@ -159,16 +163,6 @@ def role_name(prefix: str, role: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", prefix):
         raise InvalidRequest(f"the prefix of roles should be a-z, 0-9 and _, at most 41 characters, and not {prefix!r}")
     return f"{prefix}_{role}"
-
-
-def writable_tables() -> frozenset[str]:
-    """Return the tables to which some service may write."""
-    return frozenset(
-        table
-        for rights in _RIGHTS.values()
-        for table, privileges in rights.items()
-        if any(not privilege.startswith("SELECT") for privilege in privileges)
-    )
 
 
 def roles_script(prefix: str = DEFAULT_PREFIX, *, database: str = "argosy", schema: str = "public") -> str:

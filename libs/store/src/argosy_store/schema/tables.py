@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
 
 __all__ = [
+    "audit_outbox",
     "audit_records",
     "changes",
     "cluster_certificates",
@@ -250,6 +251,19 @@ audit_records: Final = sa.Table(
 )
 """Who changed what, and from where; written in the transaction of the change."""
 
+audit_outbox: Final = sa.Table(
+    "audit_outbox",
+    metadata,
+    sa.Column(
+        "id",
+        sa.BigInteger,
+        sa.ForeignKey("audit_records.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+)
+"""Records of the audit that the relay has still to publish; one leaves with its record at the latest."""
+
 pool_settings: Final = sa.Table(
     "pool_settings",
     metadata,
@@ -323,8 +337,17 @@ clusters: Final = sa.Table(
     sa.Column("cordoned_nodes", ARRAY(sa.Text), nullable=False, server_default=sa.text("'{}'")),
     sa.Column("forgotten", sa.Boolean, nullable=False, server_default=_FALSE),
     sa.Column("node_cordon_reasons", JSONB, nullable=False, server_default=sa.text("'{}'")),
+    sa.Column("delegated", sa.Boolean, nullable=False, server_default=_FALSE),
 )
 """A cluster, the uid its name is bound to, and what an administrator decided about it."""
+
+cluster_bounds: Final = sa.Table(
+    "cluster_bounds",
+    metadata,
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("max_capacity", ARRAY(sa.Text), nullable=False),
+)
+"""What a cluster, which need not be known yet, has at most by an administrator's word: `resource=amount`."""
 
 cluster_pools: Final = sa.Table(
     "cluster_pools",

@@ -7,6 +7,7 @@ Source: design section 4, "Migrations with alembic as a step of their own"; `doc
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from argosy_core.errors import NotAllowedNow
@@ -22,6 +23,9 @@ _SESSIONS: Final = (
     "SELECT application_name, count(*) FROM pg_stat_activity WHERE datname = current_database()"
     " AND application_name LIKE 'argosy%' AND pid <> pg_backend_pid() GROUP BY 1 ORDER BY 1"
 )
+_MAINTENANCE: Final = MAINTENANCE_SETTINGS["application_name"]
+_LEAVING_S: Final = 10.0
+_LOOK_INTERVAL_S: Final = 0.05
 _OPEN: Final = (
     "SELECT count(*), count(*) FILTER (WHERE s.hash IS NULL), count(*) FILTER (WHERE c.class_id IS NULL),"
     " count(*) FILTER (WHERE t.job_set_id IS NULL), (SELECT count(*) FROM changes)"
@@ -41,6 +45,9 @@ _LIVE: Final = (
 def require_stopped(url: str) -> None:
     """Raise unless nobody leads and no service is connected.
 
+    Sessions of maintenance get `_LEAVING_S` to end: a server lists one for a moment after it was closed, and the
+    command that asks has closed some of its own.
+
     Raises:
         NotAllowedNow: A pool is led, or a service is connected.
         BackendUnavailable: Postgres cannot be reached.
@@ -51,7 +58,12 @@ def require_stopped(url: str) -> None:
         if led:
             pools = ", ".join(f"pool {pool} by {address}" for pool, address in led)
             raise NotAllowedNow(f"somebody leads ({pools}): stop the servers, which drain first, then run it again")
-        sessions = connection.execute(_SESSIONS).fetchall()
+        given_up_s = time.monotonic() + _LEAVING_S
+        while sessions := connection.execute(_SESSIONS).fetchall():
+            if any(name != _MAINTENANCE for name, _ in sessions) or time.monotonic() >= given_up_s:
+                break
+            connection.rollback()  # a transaction sees the sessions of its first look
+            time.sleep(_LOOK_INTERVAL_S)
     if sessions:
         names = ", ".join(f"{name} ({count})" for name, count in sessions)
         raise NotAllowedNow(f"services are connected to the database: {names}; stop them, then run it again")

@@ -10,15 +10,20 @@ Source: design section 4, "Migrations with alembic as a step of their own".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
+from psycopg.sql import SQL, Identifier
 
-from argosy_store.postgres.connection import sqlalchemy_engine, translated
+from argosy_store.postgres.connection import MAINTENANCE_SETTINGS, connect, translated
 
-__all__ = ["SchemaVersion", "migration_config", "read_version"]
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+__all__ = ["SchemaVersion", "migration_config", "newest_version", "read_version"]
+
+_MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +58,20 @@ class SchemaVersion:
 
 def migration_config() -> Config:
     """Return alembic's configuration; there is no file for it."""
+    from alembic.config import Config
+
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     return config
+
+
+@cache
+def newest_version() -> str:
+    """Return the version that this Argosy makes: that of the last migration, as its file's name begins.
+
+    Services ask it at every start, so it does without alembic, which would load every migration.
+    """
+    return max(path.name.partition("_")[0] for path in _MIGRATIONS.glob("versions/[0-9]*.py"))
 
 
 @translated
@@ -65,13 +81,17 @@ def read_version(url: str) -> SchemaVersion:
     Raises:
         BackendUnavailable: Postgres cannot be reached.
     """
-    wanted = ScriptDirectory.from_config(migration_config()).get_current_head()
-    assert wanted is not None
-    engine = sqlalchemy_engine(url)
-    with engine.connect() as connection:
-        present = MigrationContext.configure(connection).get_current_revision()
-        oldest = None
-        if connection.exec_driver_sql("SELECT to_regclass('schema_support')").scalar_one() is not None:
-            oldest = connection.exec_driver_sql("SELECT oldest_version FROM schema_support").scalar_one_or_none()
-    engine.dispose()
-    return SchemaVersion(present=present, wanted=wanted, oldest=oldest)
+    with connect(url, MAINTENANCE_SETTINGS) as connection:
+
+        def read(table: str, column: str) -> str | None:
+            there = connection.execute("SELECT to_regclass(%s)", [table]).fetchone()
+            if there is None or there[0] is None:
+                return None
+            row = connection.execute(SQL("SELECT {} FROM {}").format(Identifier(column), Identifier(table))).fetchone()
+            return None if row is None else str(row[0])
+
+        return SchemaVersion(
+            present=read("alembic_version", "version_num"),
+            wanted=newest_version(),
+            oldest=read("schema_support", "oldest_version"),
+        )

@@ -18,7 +18,15 @@ from psycopg.pq.abc import PGresult
 
 from argosy_core.errors import InvariantViolation, StateConflict
 from argosy_core.job.states import RUN_RANKS, ObjectState, RunState
-from argosy_core.job.tables.rows import HeldAmounts, JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
+from argosy_core.job.tables.rows import (
+    HeldAmounts,
+    JobUpdates,
+    NewObjects,
+    NewRuns,
+    ObjectUpdates,
+    PlacedNodes,
+    RunUpdates,
+)
 from argosy_store.postgres.binary import (
     INT2,
     INT4,
@@ -51,6 +59,7 @@ __all__ = [
     "refuse_runs",
     "set_contacts",
     "set_held_amounts",
+    "set_nodes",
     "set_queued_counts",
     "update_objects",
     "write_events",
@@ -94,6 +103,11 @@ _END_RUNS: Final = (
 _SET_HELD: Final = (
     "UPDATE {table} t SET held_amounts = n.held::jsonb"
     " FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::text[]) AS n (handle, attempt, member, held)"
+    " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.member = n.member AND t.end_time_us IS NULL"
+)
+_SET_NODES: Final = (
+    "UPDATE {table} t SET node = n.node"
+    " FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::text[]) AS n (handle, attempt, member, node)"
     " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.member = n.member AND t.end_time_us IS NULL"
 )
 _END_JOBS: Final = (
@@ -246,6 +260,23 @@ def set_held_amounts(connection: StoreConnection, held: HeldAmounts) -> None:
     for day, piece in split_days(keys.handle):
         connection.bulk(
             _SET_HELD.format(table=partition(connection, "runs", day)),
+            array(INT8, keys.handle[piece]),
+            array(INT2, keys.attempt[piece].astype(np.int16)),
+            array(INT2, keys.member[piece]),
+            text_array(values[piece]),
+        )
+
+
+def set_nodes(connection: StoreConnection, placed: PlacedNodes) -> None:
+    """Store on which nodes live members of runs are that were leased to their clusters as a whole."""
+    order = np.lexsort((placed.members.ordinal, placed.members.handle))
+    keys = placed.members[order]
+    names = list(dict.fromkeys(placed.nodes))
+    place = {name: index for index, name in enumerate(names)}
+    values = indexed_fields(np.array([place[placed.nodes[row]] for row in order.tolist()], dtype=np.int32), names)
+    for day, piece in split_days(keys.handle):
+        connection.bulk(
+            _SET_NODES.format(table=partition(connection, "runs", day)),
             array(INT8, keys.handle[piece]),
             array(INT2, keys.attempt[piece].astype(np.int16)),
             array(INT2, keys.member[piece]),

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from argosy_core.arrays import Int64s
-from argosy_core.job.tables.rows import HeldAmounts, JobUpdates, NewObjects, NewRuns, ObjectUpdates, RunUpdates
+from argosy_core.job.tables.rows import (
+    HeldAmounts,
+    JobUpdates,
+    NewObjects,
+    NewRuns,
+    ObjectUpdates,
+    PlacedNodes,
+    RunUpdates,
+)
 
 __all__ = [
     "AppliedEffects",
@@ -78,8 +86,14 @@ class Effects:
     """Leases."""
     new_objects: NewObjects | None = None
     """Their objects."""
+    added_runs: NewRuns | None = None
+    """Members that runs under way get; none is refused."""
+    added_objects: NewObjects | None = None
+    """Their objects."""
     held: HeldAmounts | None = None
     """What live runs hold, of what is not as their class says."""
+    placed: PlacedNodes | None = None
+    """Nodes of live runs that were leased to their clusters as a whole."""
     object_updates: ObjectUpdates | None = None
     """States of objects."""
     ended_updates: Sequence[tuple[str, ObjectUpdates]] = ()

@@ -31,8 +31,10 @@ from argosy_store.postgres.partitions import (
     prologue,
 )
 from argosy_store.postgres.shared_reads import SharedReads
+from argosy_store.replicas.audit import note_claim
 from argosy_store.replicas.pool_settings import PoolSettingsRow, read_pool_settings
 from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
+from argosy_store.sealing import SpecSeal, open_body
 from argosy_store.terms import apply
 from argosy_store.terms.effects import AppliedEffects, Effects
 from argosy_store.terms.ended_sessions import note_ended_session
@@ -120,8 +122,9 @@ class LeaderStore:
         relays_events: Whether what is written is noted in the outbox of events, for the relay.
     """
 
-    def __init__(self, url: str, pool: str, *, relays_events: bool = False) -> None:
+    def __init__(self, url: str, pool: str, *, relays_events: bool = False, seal: SpecSeal | None = None) -> None:
         """Remember; connections are opened when they are needed and again after they broke."""
+        self._seal = seal
         self._url = url
         self._relays_events = relays_events
         self._pool = pool
@@ -328,6 +331,15 @@ class LeaderStore:
         with self._reader.use() as connection, connection.transaction_block():
             note_ended_session(connection, self._pool, cluster=cluster, role=role, host=host, reason=reason)
 
+    def note_excess(self, *, cluster: str, text: str) -> None:
+        """Note in the audit that a cluster tells of more capacity than counts.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached.
+        """
+        with self._reader.use() as connection:
+            note_claim(connection, cluster, text)
+
     def load(self) -> LoadedPool:
         """Return everything the leader keeps in memory, as of one moment.
 
@@ -374,23 +386,22 @@ class LeaderStore:
             return {row[0]: (row[1], row[2], row[3]) for row in cursor}
 
     def read_specs(self, keys: Sequence[tuple[int, bytes]]) -> dict[tuple[int, bytes], tuple[bytes, bytes]]:
-        """Return (body, layout) of specs by (day, hash)."""
+        """Return (body, layout) of specs by (day, hash), bodies opened.
+
+        Raises:
+            BackendUnavailable: Postgres cannot be reached, or a body is sealed by a key that is not here.
+        """
         with self._reader.use() as connection:
             result = connection.bulk(
                 _READ_SPECS,
                 array(INT4, [key[0] for key in keys]),
                 array(UUID, uuid_column(b"".join(key[1] for key in keys))),
             )
-            return {
-                (
-                    int.from_bytes(result.get_value(row, 0) or b"", "big", signed=True),
-                    result.get_value(row, 1) or b"",
-                ): (
-                    result.get_value(row, 2) or b"",
-                    result.get_value(row, 3) or b"",
-                )
-                for row in range(result.ntuples)
-            }
+            rows = [[result.get_value(row, column) or b"" for column in range(4)] for row in range(result.ntuples)]
+        return {
+            (int.from_bytes(day, "big", signed=True), spec_hash): (open_body(self._seal, spec_hash, body), layout)
+            for day, spec_hash, body, layout in rows
+        }
 
     def read_ended_jobs(self, handles: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:
         """Return (handle, upper half of the id, job set id) of jobs, ended ones too; unknown handles are left out."""
@@ -457,6 +468,9 @@ class LeaderStore:
             return bind(connection, caller, uid=uid, keep_s=keep_s)
 
 
+_NOBODY: Final = np.empty(0, dtype=np.int64)
+
+
 def _write_runs(connection: StoreConnection, epoch: int, effects: Effects) -> npt.NDArray[np.int64]:
     """Write runs and objects; return the handles of refused leases."""
     refused = np.empty(0, dtype=np.int64)
@@ -467,8 +481,13 @@ def _write_runs(connection: StoreConnection, epoch: int, effects: Effects) -> np
         apply.insert_runs(connection, effects.new_runs, epoch, refused)
     if effects.new_objects is not None:
         apply.insert_objects(connection, effects.new_objects, refused)
+    if effects.added_runs is not None and effects.added_objects is not None:
+        apply.insert_runs(connection, effects.added_runs, epoch, _NOBODY)
+        apply.insert_objects(connection, effects.added_objects, _NOBODY)
     if effects.held is not None:
         apply.set_held_amounts(connection, effects.held)
+    if effects.placed is not None:
+        apply.set_nodes(connection, effects.placed)
     if effects.object_updates is not None:
         apply.update_objects(connection, effects.object_updates)
     for cluster, updates in effects.ended_updates:

@@ -25,7 +25,6 @@ from argosy_core.job.states import RunState
 from argosy_core.job.tables.members import Members
 from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.scheduler import (
-    EndedMembers,
     JobColumns,
     JobSetView,
     LoadedColumns,
@@ -38,12 +37,16 @@ from argosy_store.postgres.connection import StoreConnection
 from argosy_store.postgres.shared_reads import SharedReads
 from argosy_store.replicas.pool_settings import PoolSettingsRow, read_pool_settings
 from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
+from argosy_store.terms.past_runs import count_past_runs, load_ended_members
 from argosy_store.terms.suspects import read_suspects
 
 __all__ = ["LoadedPool", "load_pool", "read_states"]
 
 _Columns: TypeAlias = list[npt.NDArray[Any]]
-_ATTEMPT_BITS: Final = 16
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 over the golden ratio, as in Knuth's multiplicative hashing."""
+_DAY_SPREAD: Final = np.uint64(0xC2B2AE3D27D4EB4F)
+"""Another odd number of 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +105,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
     objects = _order_objects(pending_objects.result(), handles)
     runs = _order_runs(pending_runs.result(), pending_names.result(), handles)
     metadata, metadata_index = _load_metadata(connection, pending_metadata.result(), handles)
-    last_attempt, failures, failed_time_us, parted = _count_past_runs(pending_past.result(), handles, runs)
+    last_attempt, failures, failed_time_us, parted = count_past_runs(pending_past.result(), handles, runs)
     suspects, suspect_changes = read_suspects(connection, pool)
     settings = read_pool_settings(connection, pool)
     return LoadedPool(
@@ -131,7 +134,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
             failed_time_us=failed_time_us,
             runs=runs,
             objects=objects,
-            ended_members=_load_ended_members(connection, parted),
+            ended_members=load_ended_members(connection, parted),
             held=_held_amounts(pending_held.result()),
             round_state=None,
             preempted=_spread_preempted(pending_preempted.result(), handles),
@@ -219,10 +222,7 @@ def _load_specs(
     """Return the distinct specs of open jobs and each job's index into them."""
     if not len(handles):
         return (), np.empty(0, dtype=np.int32)
-    keys = np.empty((len(handles), 3), dtype=">u8")
-    keys[:, 0] = handles >> DAY_SHIFT
-    keys[:, 1:] = hashes.view(">u8").reshape(-1, 2)
-    _, first, index = np.unique(keys.reshape(-1).view("V24"), return_index=True, return_inverse=True)
+    first, index = _distinct_specs(handles >> DAY_SHIFT, hashes)
     days = (handles[first] >> DAY_SHIFT).tolist()
     wanted = [bytes(value) for value in hashes[first].tolist()]
     cursor = connection.execute(
@@ -235,7 +235,26 @@ def _load_specs(
         SpecReference(day=day, hash=value, layout=layouts.get((day, value), b""))
         for day, value in zip(days, wanted, strict=True)
     )
-    return specs, index.reshape(-1).astype(np.int32)
+    return specs, index
+
+
+def _distinct_specs(
+    days: npt.NDArray[np.int64], hashes: npt.NDArray[np.void]
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int32]]:
+    """Return where each distinct (day, hash) stands first, and of each element its place among them.
+
+    Numbers of 64 bits made of them are sorted in a sixth of the time that their bytes take. Should two have one
+    number, the bytes are sorted.
+    """
+    halves = hashes.view("u8").reshape(-1, 2)
+    mixed = halves[:, 0] ^ halves[:, 1] * _SPREAD ^ days.astype(np.uint64) * _DAY_SPREAD
+    _, first, index = np.unique(mixed, return_index=True, return_inverse=True)
+    same = days[first][index] == days
+    same &= (halves[first][index] == halves).all(axis=1)
+    if not same.all():
+        keys = np.column_stack([days.astype(np.uint64), halves]).view("V24").reshape(-1)
+        _, first, index = np.unique(keys, return_index=True, return_inverse=True)
+    return first, index.reshape(-1).astype(np.int32)
 
 
 def _begin_metadata(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
@@ -430,51 +449,6 @@ def _begin_past_runs(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
         " FROM runs r JOIN jobs j ON j.handle = r.handle"
         f" WHERE r.end_time_us IS NOT NULL AND {scope.jobs} AND {scope.handles('r')}",
         [INT8, INT2, INT2, INT8],
-    )
-
-
-def _count_past_runs(
-    columns: _Columns, handles: npt.NDArray[np.int64], runs: LoadedRuns
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return of each open job the newest attempt, how many runs failed or were lost, and when one last failed.
-
-    The fourth column names the jobs whose live run has members that have ended.
-    """
-    ended, ended_attempts, has_failed, ended_time_us = columns
-    attempts, failures = np.zeros(len(handles), dtype=np.int32), np.zeros(len(handles), dtype=np.int32)
-    failed_time_us = np.zeros(len(handles), dtype=np.int64)
-    rows = np.searchsorted(handles, ended)
-    live_attempts = np.zeros(len(handles), dtype=np.int32)
-    live_attempts[np.searchsorted(handles, runs.handle)] = runs.attempt
-    is_over = live_attempts[rows] != ended_attempts
-    np.maximum.at(attempts, rows, ended_attempts)
-    # A run fails once, however many of its members did.
-    failed = np.flatnonzero(is_over & (has_failed > 0))
-    failed_runs = np.unique(rows[failed] << _ATTEMPT_BITS | ended_attempts[failed])
-    np.add.at(failures, failed_runs >> _ATTEMPT_BITS, 1)
-    np.maximum.at(failed_time_us, rows[is_over], ended_time_us[is_over])
-    np.maximum.at(attempts, np.searchsorted(handles, runs.handle), runs.attempt)
-    return attempts, failures, failed_time_us, np.unique(ended[~is_over])
-
-
-def _load_ended_members(connection: StoreConnection, handles: npt.NDArray[np.int64]) -> EndedMembers | None:
-    """Return the members that have ended of the live runs of some jobs; None if there are no such jobs."""
-    if not len(handles):
-        return None
-    rows = connection.execute(
-        "SELECT r.handle, r.attempt, r.member, r.state, coalesce(r.failure, 0), coalesce(r.exit_code, 0),"
-        " coalesce(r.reason, '') FROM runs r WHERE r.handle = ANY (%s::bigint[]) AND r.end_time_us IS NOT NULL"
-        " AND EXISTS (SELECT FROM runs l WHERE l.handle = r.handle AND l.attempt = r.attempt AND l.end_time_us IS NULL)"
-        " ORDER BY r.end_time_us, r.handle, r.attempt, r.member",
-        [handles.tolist()],
-    ).fetchall()
-    columns = np.array([row[:6] for row in rows], dtype=np.int64).reshape(-1, 6)
-    return EndedMembers(
-        members=Members.of(columns[:, 0], columns[:, 1], columns[:, 2]),
-        state=columns[:, 3].astype(np.int8),
-        failure=columns[:, 4].astype(np.int8),
-        exit_code=columns[:, 5].astype(np.int32),
-        reasons=tuple(row[6] for row in rows),
     )
 
 
