@@ -25,18 +25,18 @@ import os
 import re
 import sys
 import tomllib
-import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, Union
+from typing import Any, Final, TypeVar
 
 import yaml
 
 from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.job.reading.findings import is_label_value
 from argosy_runtime.documentation import field_texts, type_text
+from argosy_runtime.setting_values import convert, plain
 
 __all__ = [
     "SettingText",
@@ -54,8 +54,6 @@ __all__ = [
 Config = TypeVar("Config")
 
 _MISSING: Final = object()
-_TRUE: Final = frozenset({"1", "true", "yes", "on"})
-_FALSE: Final = frozenset({"0", "false", "no", "off"})
 _PASSWORD: Final = re.compile(r"(://[^:/@\s]*:)[^@\s]*(@)")
 # libpq takes a password also as a parameter of a URL, or as one word of `host=... password=...`, quoted or not.
 _PASSWORD_PARAMETER: Final = re.compile(r"(?i)\b((?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|[^\s&]+)")
@@ -123,7 +121,7 @@ def load_config(
     if "--help" in arguments or "-h" in arguments:
         sys.stdout.write(help_text(config_type))
         raise SystemExit(0)
-    leaves = tuple(_leaves(config_type))
+    leaves = _leaves(config_type)
     faults: list[FieldViolation] = []
     flags = _read_flags(arguments, leaves, faults)
     prefix = _prefix(config_type)
@@ -139,7 +137,7 @@ def load_config(
         ):
             if leaf.key in source:
                 try:
-                    values[leaf.key] = _check_range(_convert(_unworded(source[leaf.key], leaf), leaf.kind), leaf)
+                    values[leaf.key] = _check_range(convert(_unworded(source[leaf.key], leaf), leaf.kind), leaf)
                 except (ValueError, TypeError) as cause:
                     shown = "***" if leaf.secret else repr(source[leaf.key])
                     faults.append(FieldViolation(field=label, description=f"{shown} is not {cause}"))
@@ -178,7 +176,7 @@ def change_config(config: Config, values: Mapping[str, object]) -> Config:
             faults.append(_unknown(key, list(leaves)))
             continue
         try:
-            changed[key] = _check_range(_convert(_unworded(value, leaf), leaf.kind), leaf)
+            changed[key] = _check_range(convert(_unworded(value, leaf), leaf.kind), leaf)
         except (ValueError, TypeError) as cause:
             faults.append(FieldViolation(field=key, description=f"{value!r} is not {cause}"))
     if faults:
@@ -250,7 +248,7 @@ def describe_config(config: object) -> dict[str, object]:
         elif field.metadata.get("secret") and value:
             described[field.name] = "***"
         else:
-            described[field.name] = _hide_passwords(value) if isinstance(value, str) else _plain(value)
+            described[field.name] = _hide_passwords(value) if isinstance(value, str) else plain(value)
     return described
 
 
@@ -315,14 +313,25 @@ def _section_default(field: dataclasses.Field[Any]) -> object:
     return None if field.default is dataclasses.MISSING else field.default
 
 
-def _leaves(config_type: type[Any], path: tuple[str, ...] = (), given: object = None) -> Iterator[_Leaf]:
+def _leaves(config_type: type[Any]) -> tuple[_Leaf, ...]:
+    """Return every setting of a service, found once: to read sources and types takes 0.1 s of a server's event loop."""
+    found = _found_leaves.get(config_type)
+    if found is None:
+        found = _found_leaves[config_type] = tuple(_walk(config_type))
+    return found
+
+
+_found_leaves: Final[dict[type[Any], tuple[_Leaf, ...]]] = {}
+
+
+def _walk(config_type: type[Any], path: tuple[str, ...] = (), given: object = None) -> Iterator[_Leaf]:
     hints = typing.get_type_hints(config_type)
     texts = field_texts(config_type)
     for field in dataclasses.fields(config_type):
         kind = hints[field.name]
         if dataclasses.is_dataclass(kind):
             section = getattr(given, field.name) if given is not None else _section_default(field)
-            yield from _leaves(typing.cast("type[Any]", kind), (*path, field.name), section)
+            yield from _walk(typing.cast("type[Any]", kind), (*path, field.name), section)
             continue
         default: object = _MISSING
         if given is not None:
@@ -429,28 +438,6 @@ def _unknown(name: str, known: Sequence[str], *, where: str = "") -> FieldViolat
     return FieldViolation(field=f"{where}: {name}" if where else name, description=f"is no key of this service{hint}")
 
 
-def _convert(value: object, kind: Any) -> object:  # noqa: ANN401 - a type form, as typing gives it
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in {Union, types.UnionType}:
-        if value is None or (isinstance(value, str) and value.lower() in {"", "none", "null"}):
-            return None
-        return _convert(value, next(argument for argument in arguments if argument is not type(None)))
-    if origin is Literal:
-        if value not in arguments:
-            raise ValueError("one of " + ", ".join(str(argument) for argument in arguments))
-        return value
-    if origin is Mapping:
-        return _convert_mapping(value, arguments[1])
-    if origin is tuple:
-        items = value.split(",") if isinstance(value, str) else value
-        if not isinstance(items, (list, tuple)):
-            raise TypeError("a list")
-        return tuple(
-            _convert(item.strip() if isinstance(item, str) else item, arguments[0]) for item in items if item != ""
-        )
-    return _convert_plain(value, kind)
-
-
 def _unworded(value: object, leaf: _Leaf) -> object:
     """Return a value, with the word for an empty mapping (the metadata `empty_word` of its field) as an empty one."""
     is_word = typing.get_origin(leaf.kind) is Mapping and value == leaf.empty_word
@@ -473,53 +460,6 @@ def _check_range(value: object, leaf: _Leaf) -> object:
     return value
 
 
-def _convert_mapping(value: object, kind: Any) -> dict[str, object]:  # noqa: ANN401 - a type, as typing gives it
-    """Return a mapping, from one or from `name=value,name=value`."""
-    if isinstance(value, str):
-        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
-        if not all(name.strip() and equals for name, equals, _ in pairs):
-            raise ValueError("of the form name=value,name=value")
-        value = {name.strip(): text.strip() for name, _, text in pairs}
-    if not isinstance(value, Mapping):
-        raise TypeError("a mapping")
-    return {str(name): _convert(inner, kind) for name, inner in value.items()}
-
-
-def _convert_plain(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, as typing gives it
-    if kind is bool:
-        if isinstance(value, bool):
-            return value
-        word = str(value).lower()
-        if word not in _TRUE | _FALSE:
-            raise ValueError("true or false")
-        return word in _TRUE
-    if kind in {int, float}:
-        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            raise ValueError("a number")
-        if kind is int:
-            return _whole(value)
-        try:
-            number = float(value)
-        except ValueError as cause:
-            raise ValueError("a number") from cause
-        if number != number or number in {float("inf"), float("-inf")}:  # noqa: PLR0124 - NaN
-            raise ValueError("a finite number")
-        return number
-    if not isinstance(value, (str, int, float)) or isinstance(value, bool):
-        raise TypeError("a text")
-    return Path(str(value)).expanduser() if kind is Path else str(value)
-
-
-def _whole(value: str | float) -> int:
-    try:
-        number = int(value.replace("_", "")) if isinstance(value, str) else int(value)
-    except (ValueError, OverflowError) as cause:
-        raise ValueError("a whole number") from cause
-    if isinstance(value, float) and number != value:
-        raise ValueError("a whole number")
-    return number
-
-
 def _build(
     config_type: type[Config], values: Mapping[str, object], path: tuple[str, ...], given: Config | None = None
 ) -> Config:
@@ -533,9 +473,3 @@ def _build(
         elif ".".join(here) in values:
             arguments[field.name] = values[".".join(here)]
     return config_type(**arguments) if given is None else dataclasses.replace(given, **arguments)  # type: ignore[type-var]
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

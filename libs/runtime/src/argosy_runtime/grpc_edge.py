@@ -53,6 +53,7 @@ from argosy_runtime.peers import (
     Place,
     PlaceLimits,
     Places,
+    RefusalPace,
     parse_peer,
     refusal,
 )
@@ -68,8 +69,7 @@ _OURS: Final = frozenset(
     (grpc.StatusCode.OK, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
 )
 _WAITING: Final = PlaceLimits(name="grpc.calls_per_s", total=4096, per_host=3072, per_connection=1024)
-_REFUSED_S: Final = 2.0  # a caller that does not wait between its calls is slowed down so, on average
-_GOLDEN: Final = 0.618034  # its multiples are spread evenly between 0 and 1, however many are taken
+_BUSY_PER_S: Final = 50.0  # calls of a connection that are told at once that there is no place, in the long run
 _HEALTH_CHECKS: Final = PlaceLimits(name="health checks", total=256, per_host=128, per_connection=64)
 
 
@@ -126,6 +126,8 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         self._log = log or get_logger()
         self._draining = False
         self._rates = PeerRateLimiter(limits.calls_per_s)
+        self._refusals = RefusalPace()
+        self._busy = PeerRateLimiter(_BUSY_PER_S)
         self._waiting = Places(_WAITING)
         self._calls = Places(limits.calls)
         self._health = Places(_HEALTH_CHECKS)
@@ -133,7 +135,6 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         self._handlers: dict[str, Any] = {}
         self._endings: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
-        self._spread = 0.0
         self._unmetered: set[str] = set()
 
     @property
@@ -145,6 +146,11 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
     def stream_count(self) -> int:
         """Streams under way, of all services."""
         return sum(places.count for places in self._streams.values())
+
+    @property
+    def waiting_count(self) -> int:
+        """Calls that wait for their turn, or to be told that they are too many."""
+        return self._waiting.count
 
     def leave_unmetered(self, *methods: str) -> None:
         """Take nothing of a peer's rate for calls of these methods, which have limits of their own."""
@@ -197,6 +203,9 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
                 place = await self._enter(method, peer, context)
                 if self._guard is not None and not method.is_open:
                     await self._guard.admit(name, context)
+                    return self._guard.note_answer(
+                        await method.inner(await self._read(method, place, context), context)
+                    )
                 return await method.inner(await self._read(method, place, context), context)
             except asyncio.CancelledError:
                 code = grpc.StatusCode.CANCELLED
@@ -229,6 +238,10 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
                 request = read_all(method, place, context) if reads_stream else await self._read(method, place, context)
                 async for response in inner(request, context):
                     yield response
+                    if self._guard is not None and not method.is_open:
+                        self._guard.note_answer(response)
+                        # One who has got too many bytes waits, and so does what is read for it.
+                        await asyncio.sleep(self._guard.quotas.answer_wait_s(CALLER.get().principal))
 
         async def write(_: object, context: Any) -> None:  # noqa: ANN401 - see above
             async with self._guarded(method, context) as place, _counted(name):
@@ -271,7 +284,12 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         PEER.set(peer)
         if not method.is_exempt:
             await self._wait_for_turn(method, peer)
-        place = method.places.take(peer, now_s=time.monotonic(), give_up=partial(self._give_up, context))
+        try:
+            place = method.places.take(peer, now_s=time.monotonic(), give_up=partial(self._give_up, context))
+        except QuotaExceeded:
+            if not method.is_exempt:
+                await self._keep_back(peer)
+            raise
         if self._sweep is None:
             self._sweep_later(self._limits.body_timeout_s / 4)
         return place
@@ -303,12 +321,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
             self._rates.charge(peer, method.cost, now_s)
         if not wait_s:
             return
-        place = self._waiting.take(peer, now_s=now_s, give_up=_stay)
-        self._waiting.note_body(place)
-        try:
-            await asyncio.sleep(wait_s if wait_s <= MAX_WAIT_S else self._refused_wait_s())
-        finally:
-            self._waiting.release(place)
+        await self._hold(peer, wait_s if wait_s <= MAX_WAIT_S else self._refusals.wait_s(peer, now_s), now_s)
         if wait_s > MAX_WAIT_S:
             raise refusal(
                 "this connection or host makes more calls in a second than one may; wait and try again",
@@ -317,10 +330,26 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
                 retry_delay_s=wait_s,
             )
 
-    def _refused_wait_s(self) -> float:
-        """Return how long to keep a refusal back: those that came together are not answered together."""
-        self._spread = (self._spread + _GOLDEN) % 1.0
-        return _REFUSED_S * (0.5 + self._spread)
+    async def _keep_back(self, peer: Peer) -> None:
+        """Return when a call that found no place may be told so: at once, unless its peer is told so all the time."""
+        now_s = time.monotonic()
+        is_seldom = not self._busy.wait_s(peer, now_s)
+        self._busy.charge(peer, 1.0, now_s)
+        if not is_seldom:
+            await self._hold(peer, self._refusals.wait_s(peer, now_s), now_s)
+
+    async def _hold(self, peer: Peer, wait_s: float, now_s: float) -> None:
+        """Let a call wait, with a place among those that do.
+
+        Raises:
+            QuotaExceeded: Too many wait.
+        """
+        place = self._waiting.take(peer, now_s=now_s, give_up=_stay)
+        self._waiting.note_body(place)
+        try:
+            await asyncio.sleep(wait_s)
+        finally:
+            self._waiting.release(place)
 
     @asynccontextmanager
     async def _watched(self, guard: Guard, name: str, caller: Caller, context: Any) -> AsyncIterator[None]:  # noqa: ANN401 - see above

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -229,7 +229,7 @@ class GrpcServer:
             return self.address
         return f"{self._settings.mutual_listen.rpartition(':')[0]}:{self.mutual_port}"
 
-    def add(self, register: Callable[[Any, grpc.aio.Server], object], servicer: object, service_name: str) -> None:
+    def add(self, register: Callable[[Any, Any], object], servicer: object, service_name: str) -> None:
         """Serve a servicer.
 
         Args:
@@ -237,7 +237,7 @@ class GrpcServer:
             servicer: Its servicer.
             service_name: Full name of the service, for health and reflection.
         """
-        register(servicer, self._server)
+        register(servicer, _ByName(self._server))
         self._names.append(service_name)
 
     async def start(self, *, serving: bool = True) -> None:
@@ -273,6 +273,25 @@ class GrpcServer:
         await self._server.stop(grace_s)
         if self._health_server is not None:
             await self._health_server.stop(0)
+
+
+class _ByName:
+    """Has methods found by their names when they are called.
+
+    Generated code would also have grpcio wait for the next call of each method by itself, at every call anew: with 40
+    methods that was a quarter of the CPU of a call that does nothing (235 us for 320 us).
+    """
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        """Keep the server."""
+        self._server = server
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        """Pass handlers on, which know their methods by name."""
+        self._server.add_generic_rpc_handlers(handlers)
+
+    def add_registered_method_handlers(self, service_name: str, handlers: Mapping[str, Any]) -> None:
+        """Leave out what grpcio would wait for by itself."""
 
 
 def _server_credentials(settings: GrpcSettings, *, asks: bool) -> grpc.ServerCredentials:

@@ -20,6 +20,8 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from argosy_runtime.addresses import every_interface
+
 __all__ = ["METRICS", "METRICS_REGISTRY", "Metrics", "MetricsServer", "observe_counts"]
 
 METRICS_REGISTRY: Final = CollectorRegistry(auto_describe=True)
@@ -201,6 +203,20 @@ class Metrics:
     refused_placements: Counter = field(
         default_factory=lambda: _counter("refused_placements", "Placements refused by MultiBind.", ("cluster", "pool"))
     )
+    delegated_placements: Counter = field(
+        default_factory=lambda: _counter(
+            "delegated_placements",
+            "Nodes chosen for runs that were leased to the cluster as a whole.",
+            ("cluster", "pool"),
+        )
+    )
+    returned_placements: Counter = field(
+        default_factory=lambda: _counter(
+            "returned_placements",
+            "Runs that were leased to the cluster as a whole, and that no node of it holds.",
+            ("cluster", "pool"),
+        )
+    )
     conflicting_placements: Counter = field(
         default_factory=lambda: _counter(
             "conflicting_placements",
@@ -325,13 +341,13 @@ class MetricsServer:
     """HTTP server that answers `GET /metrics` from a thread of its own.
 
     Args:
-        listen: host:port; port 0 takes a free one.
+        listen: host:port; port 0 takes a free one, the host `0.0.0.0` every address, those of IPv6 too.
     """
 
     def __init__(self, listen: str) -> None:
         """Open the port and serve."""
         host, _, port = listen.rpartition(":")
-        self._server, self._thread = start_http_server(int(port), addr=host.strip("[]"), registry=METRICS_REGISTRY)
+        self._server, self._thread = start_http_server(int(port), addr=every_interface(host), registry=METRICS_REGISTRY)
 
     @property
     def port(self) -> int:

@@ -18,12 +18,27 @@ from typing import Final
 
 from argosy_core.errors import QuotaExceeded, Resource
 
-__all__ = ["NOBODY", "PEER", "Peer", "PeerRateLimiter", "Place", "PlaceLimits", "Places", "parse_peer", "refusal"]
+__all__ = [
+    "NOBODY",
+    "PEER",
+    "Peer",
+    "PeerRateLimiter",
+    "Place",
+    "PlaceLimits",
+    "Places",
+    "RefusalPace",
+    "parse_peer",
+    "refusal",
+]
 
 _BUSY_RETRY_S: Final = 1.0
 _BODY_GRACE_S: Final = 0.05  # a request message comes with its headers, or one way through the network later
 _BURST_S: Final = 2.0  # a page of a user interface, or a command that follows links, asks for many things at once
 _HOST_SHARE: Final = 4.0  # connections that may each use their whole rate before their host has used its own
+_REFUSED_S: Final = 1.0  # a caller that does not wait between its calls is slowed down so, at least
+_REFUSALS_PER_S: Final = 100.0  # of one host; each costs about as much as a call that is served
+_REFUSAL_SHARE: Final = 4.0  # hosts that may each be refused so often before all wait for one another
+_LONGEST_REFUSED_S: Final = 20.0
 _MAX_KNOWN: Final = 4096
 _MOST_ENDED: Final = 32
 _ENDED_EVERY_S: Final = 0.02  # between as many overdue calls and the next
@@ -232,6 +247,29 @@ class PeerRateLimiter:
             if len(rates) >= _MAX_KNOWN:
                 del rates[next(iter(rates))]
             rates[name] = min(paid_s, now_s + _BURST_S + 2 * MAX_WAIT_S)  # who stops may soon begin again
+
+
+class RefusalPace:
+    """Says how long to keep refusals back, so that being refused takes no more of a server than being served would.
+
+    The refusals of one host are spaced, whatever comes: those of calls that came together are not answered together,
+    and a caller that calls again as soon as it is refused is slowed down.
+    """
+
+    def __init__(self) -> None:
+        """Start with nobody refused."""
+        self._last_s: dict[str, float] = {}
+
+    def wait_s(self, peer: Peer, now_s: float) -> float:
+        """Return after how long to refuse a call of a peer: 1 s at least, 20 s at most. O(1), in bounded memory."""
+        chosen_s = now_s + _REFUSED_S
+        for name, gap_s in ((peer.host, 1 / _REFUSALS_PER_S), ("", 1 / (_REFUSALS_PER_S * _REFUSAL_SHARE))):
+            last_s = self._last_s.pop(name, 0.0)
+            if len(self._last_s) >= _MAX_KNOWN:
+                del self._last_s[next(iter(self._last_s))]
+            self._last_s[name] = min(max(last_s + gap_s, now_s + _REFUSED_S), now_s + _LONGEST_REFUSED_S)
+            chosen_s = max(chosen_s, self._last_s[name])
+        return chosen_s - now_s
 
 
 def _own_limit(scope: str, limit: str) -> QuotaExceeded:

@@ -18,19 +18,30 @@ from argosy_core.errors import FieldViolation, InvalidRequest
 __all__ = ["check_request", "refuse", "violations_of"]
 
 _VALIDATOR: Final = protovalidate.Validator()
+_MAX_LISTED_BYTES: Final = 16 << 10
+"""Size of a message of which every violation is listed: each costs 20 us, and 4 MiB of empty ids are two million."""
+_SIZE_RULES: Final = frozenset({"repeated.max_items", "map.max_pairs"})
 
 
 def violations_of(message: Message) -> tuple[FieldViolation, ...]:
     """Return everything about a message that breaks the rules of its .proto file; paths as in `items[3].queue`.
 
+    Of a message above 16 KiB, and of one with a list that is too long, only the first violation is told: whoever sends
+    much that is wrong must not have the server look through all of it, nor write a long answer.
+
     Complexity: O(size of the message); about 2 us plus 2 us per sub-message.
     """
-    found = _VALIDATOR.collect_violations(message)
+    found = _VALIDATOR.collect_violations(message, fail_fast=True)
     if not found:
         return ()
+    more = ""
+    if message.ByteSize() > _MAX_LISTED_BYTES:
+        more = "; further faults of so large a request are not looked for"
+    elif found[0].proto.rule_id not in _SIZE_RULES:
+        found = _VALIDATOR.collect_violations(message)
     return tuple(
         FieldViolation(
-            field=_path_text(violation.proto), description=violation.proto.message or violation.proto.rule_id
+            field=_path_text(violation.proto), description=(violation.proto.message or violation.proto.rule_id) + more
         )
         for violation in found
     )

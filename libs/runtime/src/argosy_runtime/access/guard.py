@@ -284,6 +284,11 @@ class Guard:
         caller.method = method
         return caller
 
+    def note_answer(self, answer: object) -> object:
+        """Return what the present call's caller gets, counted among its bytes."""
+        self.quotas.charge_answer(CALLER.get().principal, answer)
+        return answer
+
     async def admit_again(self, method: str, context: CallContext, caller: Caller) -> None:
         """Ask everything anew that a call was asked when it came and since.
 
