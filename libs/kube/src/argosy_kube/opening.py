@@ -5,6 +5,7 @@ Source: `argosy_kube.port`.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from argosy_core.autoscale.policies import read_policy
@@ -81,22 +82,31 @@ def open_scaler(
     metrics: str,
     settings: KubernetesSettings | None = None,
     meter: ApiMeter = NO_METER,
+    cgroups: tuple[str, str] = ("", ""),
 ) -> Scaler:
     """Return what an agent resizes pods with, by the address of their cluster; its forms are those of `open_cluster`.
 
     Args:
         address: Where the cluster is.
         installation: Whose pods.
-        metrics: Where a Kubernetes tells what pods use: a value of `MetricsSource`; simulated clusters tell it.
+        metrics: Where a Kubernetes tells what pods use: a value of `MetricsSource`, or `cgroup`; simulated
+            clusters tell it.
         settings: How a Kubernetes API server is used.
         meter: Whom calls to an API server are told to.
+        cgroups: Node on which this process runs and where its cgroups are mounted, where metrics are `cgroup`: its
+            pods are all that is resized then.
 
     Raises:
-        InvalidRequest: The address has none of these forms, or there is no such kubeconfig.
+        InvalidRequest: The address has none of these forms, there is no such kubeconfig, or cgroups are to be read
+            and no node is named.
     """
     if not address.startswith(_KUBERNETES):
         return SimulatedScaler(_simulated_place(address), installation=installation, read_policy=read_policy)
+    from argosy_kube.kubernetes.scaling.cgroups import NodeCgroups
     from argosy_kube.kubernetes.scaling.scaler import MetricsSource, PodScaler
+
+    if metrics == "cgroup" and not cgroups[0]:
+        raise InvalidRequest("metrics: cgroup is of one node only; say as `node` on which this agent runs")
 
     return PodScaler(
         credential_source(address),
@@ -104,7 +114,7 @@ def open_scaler(
         read_policy=read_policy,
         settings=settings,
         meter=meter,
-        metrics=MetricsSource(metrics),
+        metrics=NodeCgroups(cgroups[0], Path(cgroups[1])) if metrics == "cgroup" else MetricsSource(metrics),
     )
 
 

@@ -226,10 +226,6 @@ class ObjectEvents:
     ErrImagePull, ImagePullBackOff), or -1."""
     request_column: Int32Array
     """(n,) row of `requests` that the pod asks for, -1 for objects that are no pods."""
-    namespace_column: Int32Array
-    """(n,) index into `texts`, -1 where the adapter does not tell."""
-    name_column: Int32Array
-    """(n,) index into `texts`, -1 where the adapter does not tell; it then needs no name for our objects."""
     time_us_column: Int64Array
     """(n,) when it happened, microseconds since the Unix epoch."""
     version_column: Int64Array
@@ -307,7 +303,7 @@ class Cluster(Protocol):
     """
 
     async def cluster_uid(self) -> str:
-        """Return the uid that identifies this cluster for as long as it lives."""
+        """Return the uid that identifies this cluster for as long as it lives; asked of it each time."""
         ...
 
     async def list_nodes(self) -> NodeEvents:
@@ -319,6 +315,13 @@ class Cluster(Protocol):
 
         Raises:
             WatchGone: The version is too old.
+        """
+        ...
+
+    async def runtime_overheads(self) -> dict[str, dict[str, int]] | None:
+        """Return what a pod of each RuntimeClass takes beside its containers, base units by resource.
+
+        RuntimeClasses without an overhead are left out. None if the cluster does not let us see, or has none such.
         """
         ...
 

@@ -31,12 +31,13 @@ from argosy_kube.kubernetes.acting.finding import Finder
 from argosy_kube.kubernetes.acting.letting_go import list_kept
 from argosy_kube.kubernetes.acting.logs import container_names, read_pod_log
 from argosy_kube.kubernetes.acting.rendering import TemplateBook
-from argosy_kube.kubernetes.api.answers import GONE, ApiFailure, decode
+from argosy_kube.kubernetes.api.answers import FORBIDDEN, GONE, MISSING, ApiFailure, decode
 from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
 from argosy_kube.kubernetes.api.documents import (
     KEYS,
     LIST_OF_NODES,
     LIST_OF_PODS,
+    LIST_OF_RUNTIME_CLASSES,
     WATCH_OF_NODES,
     WATCH_OF_PODS,
     NodeDocument,
@@ -55,7 +56,7 @@ from argosy_kube.kubernetes.ours.places import Place, PlaceBook
 from argosy_kube.kubernetes.ours.pod_warnings import PodWarnings
 from argosy_kube.kubernetes.ours.relabelling import Relabeller
 from argosy_kube.kubernetes.reading.columns import LOST_REASON, TableBook
-from argosy_kube.kubernetes.reading.nodes import describe_node
+from argosy_kube.kubernetes.reading.nodes import describe_node, overheads_of
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.meter import NO_METER, ApiMeter
 from argosy_kube.port import (
@@ -75,6 +76,7 @@ T = TypeVar("T", NodeDocument, PodDocument)
 
 _BUDGET_RATIO: Final = 0.4
 _UID_PATH: Final = "/api/v1/namespaces/kube-system"
+_RUNTIME_CLASSES_PATH: Final = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
 class KubernetesCluster:
@@ -130,7 +132,6 @@ class KubernetesCluster:
             binder=self._binder,
         )
         self._releases: set[asyncio.Task[None]] = set()
-        self._uid = ""
         query = f"labelSelector={quote(f'{INSTALLATION_LABEL}={installation}', safe='')}"
         self._own = OwnObjects(
             server,
@@ -176,11 +177,8 @@ class KubernetesCluster:
 
     async def cluster_uid(self) -> str:
         """Return the uid of the namespace kube-system, which lives as long as its cluster."""
-        if not self._uid:
-            with _translated("reading the cluster's uid"):
-                body = await self._server.call("GET", _UID_PATH, priority=Priority.READ)
-                self._uid = decode(KEYS, body).metadata.uid
-        return self._uid
+        with _translated("reading the cluster's uid"):
+            return decode(KEYS, await self._server.call("GET", _UID_PATH, priority=Priority.READ)).metadata.uid
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
@@ -207,6 +205,17 @@ class KubernetesCluster:
                     nodes=tuple(describe_node(event.object) for event in events),
                     version=reached,
                 )
+
+    async def runtime_overheads(self) -> dict[str, dict[str, int]] | None:
+        """See Cluster."""
+        with _translated("listing runtime classes"):
+            try:
+                body = await self._server.call("GET", _RUNTIME_CLASSES_PATH, priority=Priority.READ)
+            except ApiFailure as failure:
+                if failure.code in (FORBIDDEN, MISSING):
+                    return None
+                raise
+            return overheads_of(decode(LIST_OF_RUNTIME_CLASSES, body).items or ())
 
     # --- objects ------------------------------------------------------------------------------------------------------
 

@@ -99,9 +99,12 @@ class SimulatedCluster:
         await self.close()
 
     async def cluster_uid(self) -> str:
-        """See Cluster."""
-        async with self._borrow() as connection:
-            return connection.opened.uid
+        """See Cluster; by a connection of its own: one that was kept does not tell whether the cluster is there now."""
+        with _translated():
+            async with asyncio.timeout(self._timeout_s):
+                connection = await self._connect()
+        connection.close()
+        return connection.opened.uid
 
     async def list_nodes(self) -> NodeEvents:
         """See Cluster."""
@@ -113,6 +116,10 @@ class SimulatedCluster:
         async with contextlib.aclosing(self._watch(wire.WatchNodes(version=version))) as frames:
             async for _, answer, _ in frames:
                 yield _nodes(_expect(answer, wire.Nodes))
+
+    async def runtime_overheads(self) -> dict[str, dict[str, int]] | None:
+        """See Cluster; a simulated cluster has no runtime classes."""
+        return None
 
     async def list_objects(self, selector: Selector) -> ObjectEvents:
         """See Cluster."""

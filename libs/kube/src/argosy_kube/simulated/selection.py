@@ -92,8 +92,6 @@ def build_events(columns: EventColumns, tables: Tables, *, installation: int, ve
         exit_code_column=narrow[:, 1],
         reason_column=narrow[:, 2],
         request_column=narrow[:, 3],
-        namespace_column=narrow[:, 4],
-        name_column=narrow[:, 5],
         time_us_column=wide[:, 3],
         version_column=wide[:, 4],
         kinds=tables.kinds,

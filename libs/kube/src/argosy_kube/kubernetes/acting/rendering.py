@@ -20,8 +20,8 @@ import numpy as np
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.identity import compose_id
-from argosy_core.job.reading.naming import run_suffix
-from argosy_core.job.tables.members import MAX_MEMBER, attempt_of, member_of, ordinal_of
+from argosy_core.job.reading.naming import naming_ordinal, run_suffix
+from argosy_core.job.tables.members import MAX_MEMBER, attempt_of, member_of, ordinal_of, place_of
 from argosy_core.reconcile import Creates
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity, run_label
 from argosy_kube.kubernetes.acting.operators import tell_operator
@@ -37,6 +37,7 @@ _MOST_BAGS: Final = 512
 _MOST_TEMPLATES: Final = 2048
 _SENTINEL_ATTEMPT: Final = 255
 _SENTINEL_MEMBER: Final = ordinal_of(_SENTINEL_ATTEMPT, MAX_MEMBER)
+_SENTINEL_PLACE: Final = ordinal_of(_SENTINEL_ATTEMPT, place_of(MAX_MEMBER))
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 _Key = tuple[bytes, int, bytes, tuple[str, str], bool, bool]
 """Body, position in the bag, metadata, (queue, job set), whether it has a node, and is of another member than 0."""
@@ -57,22 +58,27 @@ class ObjectTemplate:
     pieces: tuple[bytes, ...]
     """Texts that all runs share; between them stand those that differ."""
     slots: tuple[int, ...]
-    """Which text stands between: 0 suffix, 1 run label, 2 job id, 3 node, 4 suffix of member 0, 5 number of member."""
+    """Which text stands between: 0 suffix, 1 run label, 2 job id, 3 node, 4 suffix of member 0, 5 place of the member,
+    6 suffix of the first member in that place."""
+    base: str
+    """Its name in the bag."""
 
     def name(self, handle: int, ordinal: int) -> str:
         """Return the name of a run's object."""
-        return self.stem + run_suffix(handle, ordinal)
+        return self.stem + run_suffix(handle, naming_ordinal(self.resource.kind, self.base, ordinal))
 
     def body(self, handle: int, ordinal: int, id_high: int, node: str) -> bytes:
         """Return the manifest of a run's object."""
         suffix, member = run_suffix(handle, ordinal).encode(), member_of(ordinal)
+        first = attempt_of(ordinal)
         texts = (
             suffix,
             run_label(handle, ordinal).encode(),
             compose_id(id_high, handle).encode(),
             node.encode(),
-            run_suffix(handle, attempt_of(ordinal)).encode() if member else suffix,
-            _member_text(member),
+            run_suffix(handle, first).encode() if member else suffix,
+            _member_text(place_of(member)),
+            run_suffix(handle, ordinal_of(first, place_of(member))).encode() if member else suffix,
         )
         parts = [self.pieces[0]]
         for slot, piece in zip(self.slots, self.pieces[1:], strict=True):
@@ -113,11 +119,12 @@ class TemplateBook:
         self._slot_of = {
             run_suffix(self._handle, _SENTINEL_MEMBER).encode(): 0,
             run_label(self._handle, _SENTINEL_MEMBER).encode(): 1,
+            run_suffix(self._handle, _SENTINEL_PLACE).encode(): 6,
             run_suffix(self._handle, _SENTINEL_ATTEMPT).encode(): 4,
             run_label(self._handle, _SENTINEL_ATTEMPT).encode(): 1,
             compose_id(self._id_high, self._handle).encode(): 2,
             self._node.encode(): 3,
-            _member_text(MAX_MEMBER): 5,
+            _member_text(place_of(MAX_MEMBER)): 5,
         }
         self._cut = re.compile(b"(" + b"|".join(re.escape(text) for text in self._slot_of) + b")")
 
@@ -176,7 +183,8 @@ class TemplateBook:
         return ObjectTemplate(
             resource=resource,
             namespace=bag.namespaces[index],
-            stem=name.removesuffix(run_suffix(self._handle, ordinal)),
+            base=bag.names[index],
+            stem=name.removesuffix(run_suffix(self._handle, naming_ordinal(kind, bag.names[index], ordinal))),
             path=resource.path(bag.namespaces[index]),
             pieces=tuple(parts[::2]),
             slots=tuple(self._slot_of[text] for text in parts[1::2]),

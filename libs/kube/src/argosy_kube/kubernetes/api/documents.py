@@ -29,6 +29,7 @@ __all__ = [
     "LIST_OF_KEYS",
     "LIST_OF_NODES",
     "LIST_OF_PODS",
+    "LIST_OF_RUNTIME_CLASSES",
     "NODE",
     "POD",
     "WATCH_OF_KEYS",
@@ -49,6 +50,7 @@ __all__ = [
     "PodStatus",
     "Quantities",
     "Resources",
+    "RuntimeClassDocument",
     "WatchEvent",
 ]
 
@@ -243,6 +245,19 @@ class NodeDocument(_Part):
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
 
+class Overhead(_Part):
+    """What a sandbox takes."""
+
+    pod_fixed: Quantities | None = None
+
+
+class RuntimeClassDocument(_Part):
+    """A RuntimeClass."""
+
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    overhead: Overhead | None = None
+
+
 class ListMetadata(_Part, rename={"resource_version": "resourceVersion", "next_page": "continue"}):
     """Metadata of a list."""
 
@@ -277,6 +292,7 @@ LIST_OF_FOUND_PODS: Final = msgspec.json.Decoder(ListDocument[FoundPod])
 LIST_OF_KEYS: Final = msgspec.json.Decoder(ListDocument[KeyDocument])
 LIST_OF_PODS: Final = msgspec.json.Decoder(ListDocument[PodDocument])
 LIST_OF_NODES: Final = msgspec.json.Decoder(ListDocument[NodeDocument])
+LIST_OF_RUNTIME_CLASSES: Final = msgspec.json.Decoder(ListDocument[RuntimeClassDocument])
 WATCH_OF_KEYS: Final = msgspec.json.Decoder(WatchEvent[KeyDocument])
 WATCH_OF_PODS: Final = msgspec.json.Decoder(WatchEvent[PodDocument])
 WATCH_OF_NODES: Final = msgspec.json.Decoder(WatchEvent[NodeDocument])

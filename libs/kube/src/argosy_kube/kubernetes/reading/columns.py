@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from argosy_core.job.reading.classes import HostPort
-from argosy_core.job.reading.naming import run_suffix
+from argosy_core.job.reading.naming import is_named_by
 from argosy_core.job.reading.scaling import Scaling
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, parse_run_label
 from argosy_kube.failure_table import NODE_LOST
@@ -56,7 +56,7 @@ def read_run(metadata: Metadata, installation: str) -> tuple[int, int, int] | No
     run, position = parse_run_label(labels.get(RUN_LABEL, "")), labels.get(OBJECT_LABEL, "")
     if run is None or not (position.isascii() and position.isdecimal()) or int(position) >= _MOST_OBJECTS:
         return None
-    return (run[0], run[1], int(position)) if metadata.name.endswith(run_suffix(*run)) else None
+    return (run[0], run[1], int(position)) if is_named_by(metadata.name, *run) else None
 
 
 class EventTables:
@@ -125,7 +125,6 @@ class EventRows:
         if detail is not None:
             self._details[len(self._rows)] = detail
         ours = run is not None
-        namespace = self.tables.texts.intern(metadata.namespace)
         version = metadata.resource_version
         self._uids.append(uid_bytes(metadata.uid))
         self._rows.append(
@@ -135,7 +134,6 @@ class EventRows:
                 ours,
                 *(run or _NO_RUN),
                 *state,
-                namespace,
                 time_us,
                 int(version) if version.isdecimal() else 0,
             )
@@ -156,9 +154,9 @@ class EventRows:
     def fold(self) -> None:
         """Turn the rows so far into an array, which takes a tenth of the memory; call it after each page of a list."""
         if self._rows:
-            chunk = np.empty((len(self._rows), 16), dtype=np.int64)
-            chunk[:, :14] = self._rows
-            chunk[:, 14:] = np.frombuffer(b"".join(self._uids), dtype=np.int64).reshape(-1, 2)
+            chunk = np.empty((len(self._rows), 15), dtype=np.int64)
+            chunk[:, :13] = self._rows
+            chunk[:, 13:] = np.frombuffer(b"".join(self._uids), dtype=np.int64).reshape(-1, 2)
             self._chunks.append(chunk)
             self._chunk_details.append(self._details)
             self._rows, self._uids, self._details = [], [], {}
@@ -207,8 +205,8 @@ class EventRows:
     def build(self, version: int) -> ObjectEvents:
         """Return the rows as the port gives them."""
         self.fold()
-        rows = np.concatenate(self._chunks) if self._chunks else np.zeros((0, 16), dtype=np.int64)
-        tables, count = self.tables, len(rows)
+        rows = np.concatenate(self._chunks) if self._chunks else np.zeros((0, 15), dtype=np.int64)
+        tables = self.tables
         details: dict[int, Detail] = {}
         first = 0
         for chunk, found in zip(self._chunks, self._chunk_details, strict=True):
@@ -226,11 +224,9 @@ class EventRows:
             exit_code_column=rows[:, 8].astype(np.int32),
             reason_column=rows[:, 9].astype(np.int32),
             request_column=rows[:, 10].astype(np.int32),
-            namespace_column=rows[:, 11].astype(np.int32),
-            name_column=np.full(count, -1, dtype=np.int32),
-            time_us_column=rows[:, 12].copy(),
-            version_column=rows[:, 13].copy(),
-            uid_column=np.ascontiguousarray(rows[:, 14:]).view(np.uint8),
+            time_us_column=rows[:, 11].copy(),
+            version_column=rows[:, 12].copy(),
+            uid_column=np.ascontiguousarray(rows[:, 13:]).view(np.uint8),
             kinds=tables.kinds.texts,
             nodes=tables.nodes.texts,
             texts=tables.texts.texts,

@@ -5,6 +5,7 @@ Source: design section 5, "Node lost": a run ends only when its node object is g
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
@@ -12,10 +13,10 @@ from typing import Final
 from argosy_core.errors import InvalidRequest
 from argosy_core.nodes import Taint
 from argosy_core.resources import parse_quantity
-from argosy_kube.kubernetes.api.documents import NodeDocument
+from argosy_kube.kubernetes.api.documents import NodeDocument, Quantities, RuntimeClassDocument
 from argosy_kube.port import NodeDescription
 
-__all__ = ["OUT_OF_SERVICE", "NodeHealth", "NodeStates", "describe_node", "health_of"]
+__all__ = ["OUT_OF_SERVICE", "NodeHealth", "NodeStates", "describe_node", "health_of", "overheads_of"]
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 """Key of the taint by which a person says that a node is down for good and its pods may be given up."""
@@ -41,16 +42,25 @@ def _ready(node: NodeDocument) -> str:
     return "False"
 
 
+def _amounts(quantities: Quantities) -> dict[str, int]:
+    """Return amounts in base units; what cannot be read is left out."""
+    amounts: dict[str, int] = {}
+    for name, quantity in quantities.items():
+        with contextlib.suppress(InvalidRequest):
+            amounts[name] = parse_quantity(name, str(quantity))
+    return amounts
+
+
+def overheads_of(classes: Iterable[RuntimeClassDocument]) -> dict[str, dict[str, int]]:
+    """Return what a pod of each RuntimeClass takes beside its containers, base units; those that take nothing apart."""
+    read = {one.metadata.name: _amounts(one.overhead.pod_fixed or {}) for one in classes if one.overhead is not None}
+    return {name: amounts for name, amounts in read.items() if any(amounts.values())}
+
+
 def describe_node(node: NodeDocument) -> NodeDescription:
     """Return a node as the port describes it; quantities that cannot be read count as none."""
-    allocatable: dict[str, int] = {}
-    for name, quantity in (node.status.allocatable or {}).items():
-        try:
-            amount = parse_quantity(name, str(quantity))
-        except InvalidRequest:
-            continue
-        if amount or name in {"cpu", "memory", "pods"}:
-            allocatable[name] = amount
+    amounts = _amounts(node.status.allocatable or {})
+    allocatable = {name: amount for name, amount in amounts.items() if amount or name in {"cpu", "memory", "pods"}}
     labels = node.metadata.labels or {}
     return NodeDescription(
         name=node.metadata.name,

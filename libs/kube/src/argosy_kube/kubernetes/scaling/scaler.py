@@ -33,6 +33,7 @@ from argosy_kube.kubernetes.api.reflector import Followed, Reflector, Versions
 from argosy_kube.kubernetes.api.resources import NODES, PODS
 from argosy_kube.kubernetes.api.transport import ApiServer, unavailable
 from argosy_kube.kubernetes.reading.pods import phase_of
+from argosy_kube.kubernetes.scaling.cgroups import NodeCgroups, read_cgroups
 from argosy_kube.kubernetes.scaling.sizes import (
     LIST_OF_SCALED_PODS,
     SCALED_POD,
@@ -94,7 +95,7 @@ class PodScaler:
         settings: How the API server is used.
         call_timeout_s: How long a call may take, seconds.
         meter: Whom calls are told to.
-        metrics: Where metrics are read.
+        metrics: Where metrics are read; where that is a node's kernel, its pods are all that there is.
     """
 
     def __init__(
@@ -106,15 +107,16 @@ class PodScaler:
         settings: KubernetesSettings | None = None,
         call_timeout_s: float = 30.0,
         meter: ApiMeter = NO_METER,
-        metrics: MetricsSource = MetricsSource.API,
+        metrics: MetricsSource | NodeCgroups = MetricsSource.API,
     ) -> None:
         """Connect to nothing yet."""
         settings = settings if settings is not None else KubernetesSettings()
         self._server = ApiServer(Credentials(source), settings=settings, call_timeout_s=call_timeout_s, meter=meter)
-        query = f"labelSelector={quote(f'{INSTALLATION_LABEL}={installation}', safe='')}"
+        self._query = query = f"labelSelector={quote(f'{INSTALLATION_LABEL}={installation}', safe='')}"
+        if isinstance(metrics, NodeCgroups):
+            query += f"&fieldSelector={quote(f'spec.nodeName={metrics.node}', safe='')}"
         followed = Followed(resource=PODS, page=LIST_OF_SCALED_PODS, line=WATCH_OF_SCALED_PODS, query=query)
         self._pods = Reflector(self._server, followed, Versions())
-        self._query = query
         self._read_policy = read_policy
         self._metrics = metrics
         self._readers: dict[str, UsageReader] = {}
@@ -215,7 +217,11 @@ class PodScaler:
     async def read_usage(self) -> MetricsSeen:
         """See Scaler."""
         if self._metrics is MetricsSource.API:
-            uses = await self._read_answer("", f"{_METRICS_PATH}?{self._query}")
+            uses = await self._read_answer(self._metrics, "", f"{_METRICS_PATH}?{self._query}")
+        elif isinstance(self._metrics, NodeCgroups):
+            names = [(uid, *_name(pod)) for uid, pod in self._known.items()]
+            page = await asyncio.to_thread(read_cgroups, self._metrics.root, names)
+            uses = self._readers.setdefault("", KubeletPageReader()).read(page, time.monotonic())
         else:
             uses = await self._ask_kubelets(self._metrics)
         pods = [(uid, uses.get(_name(pod), _UNKNOWN)) for uid, pod in self._known.items()]
@@ -229,7 +235,7 @@ class PodScaler:
         """Ask the kubelets of all nodes that have scaled pods; those that do not answer tell nothing."""
         nodes = sorted({pod.spec.node_name or "" for pod in self._known.values()} - {""})
         paths = [f"{NODES.path(name=node, subresource='proxy')}{_KUBELET_PATHS[source]}" for node in nodes]
-        calls = [self._read_answer(node, path) for node, path in zip(nodes, paths, strict=True)]
+        calls = [self._read_answer(source, node, path) for node, path in zip(nodes, paths, strict=True)]
         uses: dict[tuple[str, str], PodUse] = {}
         failures = []
         for answer in await asyncio.gather(*calls, return_exceptions=True):
@@ -245,12 +251,12 @@ class PodScaler:
             del self._readers[node]
         return uses
 
-    async def _read_answer(self, node: str, path: str) -> Mapping[tuple[str, str], PodUse]:
+    async def _read_answer(self, source: MetricsSource, node: str, path: str) -> Mapping[tuple[str, str], PodUse]:
         try:
             answer = await self._server.call("GET", path, priority=Priority.READ)
         except ApiFailure as failure:
             raise unavailable(failure, "reading metrics") from failure
-        return self._readers.setdefault(node, _READERS[self._metrics]()).read(answer, time.monotonic())
+        return self._readers.setdefault(node, _READERS[source]()).read(answer, time.monotonic())
 
     async def close(self) -> None:
         """Close connections."""
