@@ -20,7 +20,7 @@ from argosy_runtime.joining import join_cluster
 from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
-from argosy_runtime.metrics import MetricsServer
+from argosy_runtime.readiness import begin_serving, open_ports
 
 __all__ = ["start"]
 
@@ -28,7 +28,7 @@ __all__ = ["start"]
 async def start(life: Lifecycle, config: AgentConfig) -> None:
     """Start an agent within a service's life; returns once its tasks run.
 
-    Health says SERVING once the pods are known.
+    Health says SERVING once the pods are known, and not while its sampler is away for long.
 
     Args:
         life: What the agent's tasks and closings are registered with.
@@ -45,14 +45,10 @@ async def start(life: Lifecycle, config: AgentConfig) -> None:
         metrics=config.metrics,
         settings=config.kubernetes,
         meter=KubeMeter(config.cluster),
+        cgroups=(config.node, config.cgroup_root),
     )
     server = GrpcServer(config.grpc)
-    await server.start(serving=False)
-    life.on_close(partial(server.stop, 0.0))
-    life.on_stop_intake(server.stop_intake)
-    if config.metrics_listen:
-        metrics = MetricsServer(config.metrics_listen)
-        life.on_close(partial(asyncio.to_thread, metrics.close))
+    await open_ports(life, server, metrics_listen=config.metrics_listen, grace_s=0.0)
     life.on_close(scaler.close)
     loop = AgentLoop(
         Agent(config.scaling),
@@ -67,7 +63,7 @@ async def start(life: Lifecycle, config: AgentConfig) -> None:
         uid = await scaler.cluster_uid() if config.join.folder else ""
         proved = replace(config, credentials=await join_cluster(life, config, ClusterPart.AGENT, uid))
         session = PermitSession(proved, scaler.cluster_uid, tell=loop.tell, backoff=new_backoff(), log=log)
-        await server.set_serving(True)
+        await begin_serving(life, server.set_serving, session.check, not_ready_after_s=config.not_ready_after_s)
         async with asyncio.TaskGroup() as parts:
             acting = parts.create_task(loop.run(session), name="actions")
             parts.create_task(session.run(), name="session")

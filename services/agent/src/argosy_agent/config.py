@@ -34,9 +34,14 @@ class AgentConfig:
     """host:port of the cluster's sampler, or of its cluster agent, which permits what pods may have."""
     installation: str = "argosy"
     """Installation whose labels make a pod ours; must be the sampler's."""
-    metrics: Literal["metrics-api", "kubelet-summary", "kubelet-page"] = "metrics-api"
-    """Where it is read what pods of a Kubernetes use: the Kubernetes metrics API, or each kubelet's `/stats/summary` or
-    `/metrics/resource`."""
+    metrics: Literal["metrics-api", "kubelet-summary", "kubelet-page", "cgroup"] = "metrics-api"
+    """Where it is read what pods of a Kubernetes use: the Kubernetes metrics API, each kubelet's `/stats/summary` or
+    `/metrics/resource`, or the kernel of `node`, on which this agent must run."""
+    node: str = ""
+    """Node on which this agent runs, for `metrics: cgroup`: it resizes the pods of that node alone, and each node has
+    one."""
+    cgroup_root: str = "/sys/fs/cgroup"
+    """Where the node's cgroups (v2) are mounted, for `metrics: cgroup`."""
     metrics_interval_s: float = 5.0
     """How often that is read, seconds."""
     scaling: AgentSettings = field(default_factory=AgentSettings)
@@ -49,6 +54,8 @@ class AgentConfig:
     """host:port of the metrics page; empty opens none."""
     log_level: LogLevel = "info"
     """Least severe level that is logged; what happens to each pod's size is `info`."""
+    not_ready_after_s: float = 15.0
+    """After how long without a session with its sampler health says NOT_SERVING; its pods keep what they have then."""
     drain_s: float = field(default=1.0, metadata={"may_be_zero": True})
     """How long it may take to give permits back when stopping, seconds; resizes under way are left to the cluster."""
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Final, Protocol
@@ -17,6 +16,7 @@ from argosy_core.autoscale.events import Event, PermitRequest, Resize, StoryEntr
 from argosy_core.errors import BackendUnavailable
 from argosy_kube.scaler_port import Scaler
 from argosy_runtime.channel import Backoff
+from argosy_runtime.elapsed import elapsed_s
 from argosy_runtime.logs import Logger
 from argosy_runtime.metrics import METRICS
 
@@ -57,7 +57,7 @@ class AgentLoop:
 
     def tell(self, events: Sequence[Event]) -> None:
         """Take events in."""
-        now_s = time.monotonic()
+        now_s = elapsed_s()
         for event in events:
             self._agent.take(event, now_s)
         self._news.set()
@@ -71,7 +71,7 @@ class AgentLoop:
         async with asyncio.TaskGroup() as resizes:
             while True:
                 self._news.clear()
-                actions = next_actions(self._agent, time.monotonic())
+                actions = next_actions(self._agent, elapsed_s())
                 requests.send(actions.requests)
                 for resize in actions.resizes:  # one for a pod at most, so their number is bounded
                     resizes.create_task(self._resize(resize), name="resize")
@@ -79,7 +79,7 @@ class AgentLoop:
                     self._report(entry)
                 METRICS.autoscaled_pods.labels(self._cluster).set(len(self._agent.pods))
                 with contextlib.suppress(TimeoutError):
-                    wait_s = actions.wake_at_s - time.monotonic()
+                    wait_s = actions.wake_at_s - elapsed_s()
                     async with asyncio.timeout(None if wait_s == float("inf") else max(wait_s, _GATHER_S)):
                         await self._news.wait()
                 await asyncio.sleep(_GATHER_S)

@@ -9,7 +9,6 @@ Source: design section 5, "Resize"; `proto/argosy/autoscale/v1/permit.proto`.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -22,6 +21,7 @@ from argosy_agent.config import AgentConfig
 from argosy_core.autoscale.events import Event, Leased, PermitRequest, SessionDown, SessionUp
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
 from argosy_runtime.channel import Backoff, Caller, call_metadata, end_stream, open_channel
+from argosy_runtime.elapsed import elapsed_s
 from argosy_runtime.errors import from_rpc_error
 from argosy_runtime.logs import Logger
 
@@ -79,6 +79,15 @@ class PermitSession:
             elif outbox is not None:
                 self._outbox = None
 
+    async def check(self) -> None:
+        """Return if there is a session.
+
+        Raises:
+            BackendUnavailable: There is none.
+        """
+        if self._outbox is None:
+            raise BackendUnavailable(f"there is no session with the sampler at {self._config.sampler_address}")
+
     async def leave(self) -> None:
         """Give all permits back and hold no session any more; nothing may be resized from now on."""
         self._is_leaving = True
@@ -126,7 +135,7 @@ class PermitSession:
             process_id=self._caller.process_id,
             host=self._caller.host,
         )
-        self._sent = deque([(1, time.monotonic())])
+        self._sent = deque([(1, elapsed_s())])
         await stream.write(permit_pb2.SessionRequest(sequence=1, hello=hello))
         first = await stream.read()
         if not isinstance(first, permit_pb2.SessionResponse) or first.WhichOneof("message") != "welcome":
@@ -172,7 +181,7 @@ class PermitSession:
                 raise BackendUnavailable("the sampler does not take messages")
             sequence += 1
             message.sequence = sequence
-            self._sent.append((sequence, time.monotonic()))
+            self._sent.append((sequence, elapsed_s()))
             await stream.write(message)
 
     async def _read(self, stream: Stream, lease_s: float, *, silence_s: float) -> None:

@@ -9,7 +9,6 @@ Source: design section 2; `argosy_kube.kubernetes.api.reflector`, `argosy_kube.s
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 from argosy_cluster_agent.config import ClusterAgentConfig, part_config
@@ -19,7 +18,7 @@ from argosy_kube import open_cluster
 from argosy_kube.port import Cluster
 from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
-from argosy_runtime.metrics import MetricsServer
+from argosy_runtime.readiness import open_ports
 from argosy_sampler.app import make_server
 from argosy_sampler.app import start as start_sampler
 from argosy_sampler.config import SamplerConfig
@@ -30,7 +29,7 @@ _GRACE_S = 1.0
 
 
 async def start(life: Lifecycle, config: ClusterAgentConfig, *, cluster: Cluster | None = None) -> None:
-    """Start sampler and executor within one life; health says SERVING once both would.
+    """Start sampler and executor within one life; health says SERVING while both would.
 
     Args:
         life: What all tasks and closings are registered with.
@@ -40,13 +39,8 @@ async def start(life: Lifecycle, config: ClusterAgentConfig, *, cluster: Cluster
     Raises:
         InvalidRequest: The configuration names no server, or an address cannot be listened on.
     """
-    server, permits = make_server(config.grpc, config.access, cluster=config.cluster)
-    await server.start(serving=False)
-    life.on_close(partial(server.stop, _GRACE_S))
-    life.on_stop_intake(server.stop_intake)
-    if config.metrics_listen:
-        metrics = MetricsServer(config.metrics_listen)
-        life.on_close(partial(asyncio.to_thread, metrics.close))
+    server, servicers = make_server(config.grpc, config.access, cluster=config.cluster)
+    await open_ports(life, server, metrics_listen=config.metrics_listen, grace_s=_GRACE_S)
     if cluster is None:
         cluster = open_cluster(
             config.cluster_address,
@@ -57,13 +51,14 @@ async def start(life: Lifecycle, config: ClusterAgentConfig, *, cluster: Cluster
             meter=KubeMeter(config.cluster),
         )
         life.on_close(cluster.close)
-    waiting = {"sampler", "executor"}
+    serves = {"sampler": False, "executor": False}
 
-    async def take_ready(part: str) -> None:
-        waiting.discard(part)
-        if not waiting:
-            await server.set_serving(True)
+    async def set_part(part: str, serving: bool) -> None:  # noqa: FBT001 - a setter
+        serves[part] = serving
+        await server.set_serving(all(serves.values()))
 
     sampler, executor = part_config(config, SamplerConfig), part_config(config, ExecutorConfig)
-    await start_sampler(life, sampler, cluster=cluster, on_ready=partial(take_ready, "sampler"), permits=permits)
-    await start_executor(life, executor, cluster=cluster, on_ready=partial(take_ready, "executor"))
+    await start_sampler(life, sampler, cluster=cluster, set_serving=partial(set_part, "sampler"), servicers=servicers)
+    await start_executor(
+        life, executor, cluster=cluster, set_serving=partial(set_part, "executor"), placer=servicers.placements.place
+    )

@@ -34,18 +34,23 @@ class ClusterAgentConfig(ExecutorConfig):
     filters: tuple[str, ...] = DEFAULT_PROFILE.filters
     """Filters that a node must pass, in the order in which they are asked."""
     scores: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_PROFILE.scores))
-    """Weights of the scores by name: `least-allocated`, `most-allocated`, `lost-opportunity`; to pack, take one of the
-    last two here and `leader.round.spread: false` at the server. Plugins' scores count 1 unless named here."""
+    """Weights of the scores by name: `least-allocated`, `most-allocated`, `lost-opportunity`, `fewest-nodes`. Pools may
+    rank by another (`leader.round.node_score`). Plugins' scores count 1 unless named here."""
     topology: tuple[str, ...] = ("topology.kubernetes.io/zone",)
     """Node labels whose values say what is near in the network, the lowest level first; see the sampler's setting."""
     plugins: tuple[str, ...] = ()
     """Installed plugins that the sampler calls at every point that they have, in this order; see docs/plugins.md."""
     plugin_settings: Mapping[str, str] = field(default_factory=dict)
     """What plugins are made with: values by `plugin.keyword`."""
+    commit_plugins: tuple[str, ...] = ()
+    """Installed plugins that check placements for conflicts when they are committed, in this order; see
+    docs/plugins.md."""
+    commit_plugin_settings: Mapping[str, str] = field(default_factory=dict)
+    """What they are made with: values by `plugin.keyword`."""
     access: CallerSettings = field(default_factory=CallerSettings)
     """How it is known which agents ask for permits; with nothing set here and no client certificates, all may."""
     retry_most_s: float = 2.0
-    """Longest wait before the sampler tries the leader or the cluster again, seconds."""
+    """Longest wait before the leader, or by the sampler the cluster, is tried again, seconds."""
     permits: PermitConfig = field(default_factory=PermitConfig)
     """How agents are permitted to resize pods; see docs/autoscale.md."""
 

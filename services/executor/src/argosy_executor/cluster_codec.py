@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.job.states import ObjectState
 from argosy_core.reconcile import CreateResponses, Creates, DeleteResponses, Deletes, Observations
 from argosy_kube.failure_table import describe_failure, describe_wait, failure_of, waiting_failure_of
@@ -52,8 +53,8 @@ def observations(events: ObjectEvents) -> Observations:
     failures = np.zeros(states.size, dtype=np.int8)
     messages = np.full(states.size, -1, dtype=np.int32)
     texts = _Texts(events.texts)
-    rows = np.arange(len(events)) if whole else np.flatnonzero(ours)
-    for place in np.flatnonzero((states == _FAILED_STATE) | ((states == _CREATED_STATE) & (reasons >= 0))).tolist():
+    rows = np.arange(len(events)) if whole else true_places(ours)
+    for place in true_places((states == _FAILED_STATE) | ((states == _CREATED_STATE) & (reasons >= 0))).tolist():
         reason, exit_code = events.texts[reasons[place]] if reasons[place] >= 0 else "", int(exit_codes[place])
         detail = events.details.get(int(rows[place]), _NO_DETAIL)
         if states[place] == _FAILED_STATE:
@@ -124,7 +125,7 @@ def create_responses(creates: Creates, result: CreateResult | None) -> CreateRes
     )
     stolen = taken & ~own
     message_column, messages = result.message_column, result.messages
-    if stolen.any():
+    if has_true(stolen):
         message_column = np.where(stolen, len(messages), message_column).astype(np.int32)
         messages = (*messages, "an object of the name of the run's own exists and belongs to somebody else")
     return CreateResponses(

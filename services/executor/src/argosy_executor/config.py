@@ -11,12 +11,12 @@ from typing import ClassVar
 
 from argosy_core.framework import Framework
 from argosy_core.plugins import binding_framework
-from argosy_executor.log_archive import LogArchiveSettings
 from argosy_kube import KubernetesSettings
 from argosy_runtime.channel import ChannelCredentials
 from argosy_runtime.config import require_names, require_pools
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.joining import JoinSettings
+from argosy_runtime.log_archives.archive import LogArchiveSettings
 from argosy_runtime.logs import LogLevel
 from argosy_runtime.plugins import load_plugins
 
@@ -44,6 +44,9 @@ class ExecutorConfig:
     `kubernetes`, `kubernetes:/path/to/kubeconfig`, `kubernetes:/path#context`, `kubernetes:in-cluster`."""
     server_addresses: tuple[str, ...]
     """host:port of server processes; each tells where the leader is, so one that lives is enough."""
+    sampler_address: str = ""
+    """host:port of the cluster's sampler, which is asked for nodes where the cluster is delegated; a cluster agent asks
+    its own. Without one such a cluster returns all that is leased to it."""
     pools: tuple[str, ...] = ("default",)
     """Pools that place on the cluster; the executor serves the leader of each."""
     installation: str = "argosy"
@@ -67,8 +70,13 @@ class ExecutorConfig:
     waits again; 0 is for ever."""
     relist_s: float = 300.0
     """How often everything is listed and compared, in case an event was missed."""
+    retry_most_s: float = 2.0
+    """Longest wait before a leader is tried again, seconds; bounds how late its recovery is noticed."""
     connect_timeout_s: float = 10.0
     """How long a leader may take to answer a hello."""
+    not_ready_after_s: float = 15.0
+    """After how long without its cluster, or without the leader of a pool, health says NOT_SERVING; a change of leaders
+    takes less as a rule. For a cluster agent the same holds of its sampler's cluster."""
     drain_s: float = field(default=10.0, metadata={"may_be_zero": True})
     """How long the last states may take to be stored after SIGTERM; pods go on."""
     bind_plugins: tuple[str, ...] = ()

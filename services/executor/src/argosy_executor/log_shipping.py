@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 
 from argosy_core.errors import ArgosyError, NotFound
-from argosy_executor.log_archive import KeptLog, LogArchive, LogArchiveSettings, log_key
 from argosy_kube.port import Change, Cluster, ObjectEvents, PodPhase
+from argosy_runtime.log_archives.archive import KeptLog, LogArchive, LogArchiveSettings, log_key
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import METRICS
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Final
 
 import grpc
@@ -25,8 +24,8 @@ import grpc
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable, NotFound
 from argosy_core.job.tables.members import ordinal_of
-from argosy_executor.log_archive import KeptLog, LogArchive, log_key
 from argosy_kube.port import Cluster
+from argosy_runtime.log_archives.archive import LogArchive, LogChoice, read_kept
 from argosy_runtime.logs import get_logger
 
 __all__ = ["MAX_CHUNK_BYTES", "LogReadings"]
@@ -172,21 +171,19 @@ class LogReadings:
             BackendUnavailable: Nobody can tell now.
         """
         run = request.handle, ordinal_of(request.attempt, request.member), request.object
-        text = await archive.get(log_key(*run, request.container)) if request.container else None
+        text = await read_kept(
+            archive,
+            run,
+            LogChoice(
+                container=request.container,
+                tail_line_count=request.tail_line_count if request.tail_line_count >= 0 else None,
+                timestamps=request.timestamps,
+                since_s=request.since_s,
+            ),
+        )
         if text is None:
-            text = await archive.get(log_key(*run))
-        kept = KeptLog.decode(text) if text is not None else None
-        if kept is None or request.container not in {"", kept.container}:
             raise NotFound("the cluster has no such pod, and nothing was kept of this log")
-        lines = kept.data.splitlines(keepends=True)
-        if request.since_s:  # times of one form stand in the order of their texts
-            since = datetime.fromtimestamp(request.since_s, UTC).strftime("%Y-%m-%dT%H:%M:%S").encode()
-            lines = [line for line in lines if line[: len(since)] >= since]
-        if request.tail_line_count >= 0:
-            lines = lines[len(lines) - min(request.tail_line_count, len(lines)) :]
-        if not request.timestamps:  # what is kept has them
-            lines = [line.partition(b" ")[2] for line in lines]
-        await self._send(request, credit, b"".join(lines))
+        await self._send(request, credit, text)
 
     async def _send(self, request: executor_pb2.LogRequest, credit: _Credit, piece: bytes) -> None:
         """Send a piece in chunks within the credit."""

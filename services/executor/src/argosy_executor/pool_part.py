@@ -22,8 +22,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from argosy_core.arrays import Bools
-from argosy_core.errors import BackendUnavailable
+from argosy_core.arrays import Bools, true_places
+from argosy_core.errors import ArgosyError, BackendUnavailable
 from argosy_core.framework import Point
 from argosy_core.job.tables.members import Members
 from argosy_core.reconcile import (
@@ -44,10 +44,11 @@ from argosy_executor.cluster_codec import (
 )
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.create_traces import create_traces
-from argosy_executor.log_archive import LogArchive
+from argosy_executor.placing import Placer, place_nowhere
 from argosy_executor.session import LeaderSession, SessionPorts, read_clock
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Caller
+from argosy_runtime.log_archives.archive import LogArchive
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.plugins import FaultReporter
@@ -72,6 +73,7 @@ class PoolPart:
         relist: Called when something can be concluded only from a full listing.
         show: Called when what gauges show may have changed.
         archive: Where logs of pods that are gone are, if any are kept.
+        placer: Asks the cluster's sampler for nodes.
     """
 
     def __init__(  # noqa: PLR0913 - each is needed, and made once
@@ -85,6 +87,7 @@ class PoolPart:
         relist: Callable[[], None],
         show: Callable[[], None],
         archive: LogArchive | None = None,
+        placer: Placer = place_nowhere,
     ) -> None:
         """Know nothing yet."""
         self._config = config
@@ -109,6 +112,7 @@ class PoolPart:
         self._last_step_s = -np.inf
         self._calls = asyncio.Semaphore(config.call_count), asyncio.Semaphore(config.call_count)
         self._looks = asyncio.Semaphore(1)
+        self._placer = placer
         self._traces = create_traces(config.cluster)
         self._ports = SessionPorts(
             reconciler=self.reconciler,
@@ -173,6 +177,8 @@ class PoolPart:
                     calls.create_task(self._delete(actions.deletes), name="executor: delete")
                 if actions.lookups is not None:
                     calls.create_task(self._look(actions.lookups), name="executor: look")
+                if actions.places is not None:
+                    calls.create_task(self._place(actions.places), name="executor: place")
                 if self.reconciler.wants_listing:
                     self._relist()
 
@@ -232,7 +238,7 @@ class PoolPart:
 
     def _note_held_back(self, answers: CreateResponses) -> None:
         """Say why objects are not made now, and tried again until the timeout."""
-        held_back = np.flatnonzero(answers.later_column)
+        held_back = true_places(answers.later_column)
         if held_back.size:
             text = int(answers.message_column[held_back[0]])
             reason = answers.messages[text] if text >= 0 else ""
@@ -268,6 +274,18 @@ class PoolPart:
                 count = len(found)
                 self._log.warning("found objects that no list shows; their labels are given back", object_count=count)
             self.reconciler.take_found(lookups, found, started_s=started_s, now=self._clock())
+        self.tell()
+
+    async def _place(self, members: Members) -> None:
+        """Ask the cluster's sampler for nodes, and take what it says."""
+        reply = None
+        try:
+            async with asyncio.timeout(self._config.call_timeout_s):
+                reply = await self._placer(self._config.pools[self._number], members)
+        except (ArgosyError, TimeoutError) as error:
+            reason = str(error) or "no answer in time"
+            self._log.warning("the sampler does not place", run_count=len(members), reason=reason)
+        self.reconciler.take_place_response(members, reply, self._clock())
         self.tell()
 
     # --- leaving -----------------------------------------------------------------------------------------------------

@@ -22,15 +22,16 @@ import numpy as np
 
 from argosy_core.errors import BackendUnavailable
 from argosy_core.reconcile import PoolClaims
-from argosy_executor.archives import open_archive
 from argosy_executor.cluster_codec import observations
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.log_shipping import LogShipper
+from argosy_executor.placing import Placer, SamplerCalls, place_nowhere
 from argosy_executor.pool_part import PoolPart
 from argosy_executor.session import read_clock
 from argosy_kube.following import Follower
 from argosy_kube.port import Cluster, ObjectEvents, Selector
 from argosy_runtime.channel import Backoff, Caller
+from argosy_runtime.log_archives.opening import open_archive
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import METRICS
 
@@ -47,11 +48,15 @@ class Executor:
         config: Its configuration.
         cluster: The cluster.
         cluster_uid: Uid of the cluster.
+        placer: Asks the cluster's sampler for nodes; the configured one if not given.
     """
 
-    def __init__(self, config: ExecutorConfig, cluster: Cluster, *, cluster_uid: str) -> None:
+    def __init__(
+        self, config: ExecutorConfig, cluster: Cluster, *, cluster_uid: str, placer: Placer | None = None
+    ) -> None:
         """Know nothing yet."""
         self._cluster = cluster
+        self._pools = config.pools
         self._log = get_logger(cluster=config.cluster)
         self._listed = asyncio.Event()
         self._asked_s = -math.inf
@@ -76,6 +81,12 @@ class Executor:
         )
         self._claims = PoolClaims(len(config.pools))
         identity = cluster_uid, Caller()
+        self._sampler = (
+            SamplerCalls(config.sampler_address, config.credentials, timeout_s=config.call_timeout_s)
+            if config.sampler_address and placer is None
+            else None
+        )
+        placer = placer or (self._sampler.place if self._sampler is not None else place_nowhere)
         self.parts = tuple(
             PoolPart(
                 config,
@@ -86,6 +97,7 @@ class Executor:
                 relist=self._follower.relist,
                 show=self._show,
                 archive=self._archive,
+                placer=placer,
             )
             for number in range(len(config.pools))
         )
@@ -94,6 +106,17 @@ class Executor:
     async def wait_until_listed(self) -> None:
         """Return once the cluster was listed for the first time."""
         await self._listed.wait()
+
+    async def check(self) -> None:
+        """Return if it can do its work now: each pool's leader hears it, and the cluster answers.
+
+        Raises:
+            BackendUnavailable: It cannot; which of both it lacks.
+        """
+        for part, pool in zip(self.parts, self._pools, strict=True):
+            if not part.session.is_connected:
+                raise BackendUnavailable(f"there is no session with the leader of pool {pool}")
+        await self._cluster.cluster_uid()
 
     async def act(self) -> None:
         """Act for all pools, and talk to their leaders, until cancelled."""
@@ -113,6 +136,8 @@ class Executor:
         """End what is open of its own."""
         if self._archive is not None:
             await self._archive.close()
+        if self._sampler is not None:
+            await self._sampler.close()
 
     # --- watching ----------------------------------------------------------------------------------------------------
 

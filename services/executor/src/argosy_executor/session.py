@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import grpc
 import numpy as np
@@ -32,24 +32,24 @@ from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.create_traces import CreateTraces
 from argosy_executor.leader_codec import encode_hello, encode_reports, encode_seen, read_rows, read_stops
-from argosy_executor.log_archive import LogArchive
 from argosy_executor.logs import LogReadings
 from argosy_kube.port import Cluster
 from argosy_runtime.channel import Backoff, Caller, call_metadata, end_stream, open_channel
+from argosy_runtime.elapsed import elapsed_s
 from argosy_runtime.errors import from_rpc_error
+from argosy_runtime.log_archives.archive import LogArchive
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import METRICS
 
 __all__ = ["LeaderSession", "SessionPorts", "read_clock"]
 
 _SILENT_HEARTBEATS = 3
-_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _REPORT_GATHER_S = 0.005
 
 
 def read_clock() -> Instant:
     """Return the present moment; the fence must end while a machine sleeps, too, so time asleep counts."""
-    return Instant(time.clock_gettime(_CLOCK), time.time_ns() // 1000)
+    return Instant(elapsed_s(), time.time_ns() // 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ class LeaderSession:
         self._log = get_logger(cluster=config.cluster, pool=ports.pool)
         self._next_leader = 0
         self._settles = False
-        self._backoff = Backoff(rng=np.random.default_rng())
+        self._backoff = Backoff(rng=np.random.default_rng(), most_s=config.retry_most_s)
         self.is_connected = False
         """Whether a leader has welcomed us on the present stream."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 
 from argosy.autoscale.v1 import permit_pb2, permit_pb2_grpc
+from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.access import ClusterPart, Rule
 from argosy_core.errors import InvalidRequest
 from argosy_core.permits import PermitService
@@ -25,18 +25,32 @@ from argosy_runtime.joining import join_cluster
 from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import Logger, get_logger
-from argosy_runtime.metrics import MetricsServer
+from argosy_runtime.readiness import SetServing, begin_serving, open_ports
 from argosy_sampler.config import SamplerConfig
 from argosy_sampler.handler import SessionHandler
 from argosy_sampler.informer import Informer
 from argosy_sampler.permit_notes import NoteWriter
 from argosy_sampler.permits import PermitServicer
+from argosy_sampler.placements import PlacementServicer
 from argosy_sampler.session import SessionClient
 
-__all__ = ["RULES", "make_server", "run", "start"]
+__all__ = ["RULES", "Servicers", "make_server", "start"]
 
-RULES: Final = {"/argosy.autoscale.v1.PermitService/Session": Rule(part=ClusterPart.AGENT)}
+RULES: Final = {
+    "/argosy.autoscale.v1.PermitService/Session": Rule(part=ClusterPart.AGENT),
+    "/argosy.sampler.v1.PlacementService/PlaceRuns": Rule(part=ClusterPart.EXECUTOR),
+}
 """What it takes to call each method of a sampler, by the method's path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servicers:
+    """What a sampler's port serves."""
+
+    permits: PermitServicer
+    """Agents that resize pods."""
+    placements: PlacementServicer
+    """The cluster's executor, where the cluster places by itself."""
 
 
 async def start(
@@ -44,20 +58,20 @@ async def start(
     config: SamplerConfig,
     *,
     cluster: Cluster | None = None,
-    on_ready: Callable[[], Awaitable[None]] | None = None,
-    permits: PermitServicer | None = None,
+    set_serving: SetServing | None = None,
+    servicers: Servicers | None = None,
 ) -> None:
     """Start a sampler within a service's life; returns once its tasks run.
 
-    Health says SERVING from the first time that the leader may ask.
+    Health says SERVING from the first time that the leader may ask, and not while the cluster is away for long.
 
     Args:
         life: What the sampler's tasks and closings are registered with.
         config: Its configuration.
         cluster: The cluster, if the process has it open already.
-        on_ready: Called when health would say SERVING, by a process that serves health and metrics for several parts;
-            no port is opened here then.
-        permits: What serves agents there; see `make_server`.
+        set_serving: Told what health would say, by a process that serves health and metrics for several parts; no port
+            is opened here then.
+        servicers: What its port serves; see `make_server`.
 
     Raises:
         InvalidRequest: The configuration names no server, or an address cannot be listened on.
@@ -70,21 +84,23 @@ async def start(
     cluster = cluster or _open_cluster(life, config)
     ledger = config.permits.make_ledger(len(config.pools), topology=config.topology, process_id=Caller().process_id)
     ledger.permits.start(time.monotonic())
-    framework = config.make_framework()
+    framework, checks = config.make_framework(), config.make_checks()
     notes = _open_notes(life, config, log)
     see_pods = None if notes is None else notes.see
     informer = Informer(cluster, ledger, framework=framework, backoff=new_backoff, log=log, see_pods=see_pods)
-    ready = on_ready
-    if ready is None:
-        ready, permits = await _open_ports(life, config)
+    if set_serving is None:
+        server, servicers = make_server(config.grpc, config.access, cluster=config.cluster)
+        await open_ports(life, server, metrics_listen=config.metrics_listen, grace_s=0.0)
+        set_serving = server.set_serving
+    begin = partial(begin_serving, life, set_serving, cluster.cluster_uid, not_ready_after_s=config.not_ready_after_s)
 
     async def serve() -> None:
         cluster_uid, caller = await informer.cluster_uid(), Caller()
         proved = replace(config, credentials=await join_cluster(life, config, ClusterPart.SAMPLER, cluster_uid))
         await informer.wait_listed()
-        if permits is not None:
-            permits.open(PermitService(ledger, cluster=config.cluster, cluster_uid=cluster_uid), notes)
-        await ready()
+        if servicers is not None:
+            servicers.permits.open(PermitService(ledger, cluster=config.cluster, cluster_uid=cluster_uid), notes)
+        await begin()
         async with asyncio.TaskGroup() as sessions:
             for number, pool in enumerate(config.pools):
                 # All on one event loop and one ledger: what one leader places the others can no longer have.
@@ -92,11 +108,14 @@ async def start(
                     (config.cluster, pool),
                     ledger,
                     framework=framework,
+                    checks=checks,
                     rng=rng,
                     monotonic=time.monotonic,
                     log=log.bind(pool=pool),
                     pool=number,
                 )
+                if servicers is not None:
+                    servicers.placements.open(pool, handler)
                 session = SessionClient(
                     proved,
                     cluster_uid,
@@ -110,15 +129,16 @@ async def start(
 
     life.spawn(informer.follow_nodes(), name="nodes")
     life.spawn(informer.follow_pods(), name="pods")
+    life.spawn(informer.follow_runtime_classes(), name="runtime classes")
     life.spawn(serve(), name="sessions")
-    if permits is not None:
-        life.spawn(permits.run(), name="permits")
+    if servicers is not None:
+        life.spawn(servicers.permits.run(), name="permits")
 
 
-def make_server(grpc: GrpcSettings, access: CallerSettings, *, cluster: str) -> tuple[GrpcServer, PermitServicer]:
-    """Return a server that has not started, and the permits that it serves once their sampler is ready.
+def make_server(grpc: GrpcSettings, access: CallerSettings, *, cluster: str) -> tuple[GrpcServer, Servicers]:
+    """Return a server that has not started, and what it serves once the sampler is ready.
 
-    Where callers are asked who they are, permits are for the agents of the cluster.
+    Where callers are asked who they are, permits are for the agents of the cluster, and placements for its executor.
 
     Raises:
         InvalidRequest: The server cannot be as configured.
@@ -128,7 +148,10 @@ def make_server(grpc: GrpcSettings, access: CallerSettings, *, cluster: str) -> 
     permits = PermitServicer(cluster, Caller().process_id, log=get_logger(cluster=cluster))
     name = permit_pb2.DESCRIPTOR.services_by_name["PermitService"].full_name
     server.add(permit_pb2_grpc.add_PermitServiceServicer_to_server, permits, name)
-    return server, permits
+    placements = PlacementServicer()
+    name = sampler_pb2.DESCRIPTOR.services_by_name["PlacementService"].full_name
+    server.add(sampler_pb2_grpc.add_PlacementServiceServicer_to_server, placements, name)
+    return server, Servicers(permits=permits, placements=placements)
 
 
 def _open_cluster(life: Lifecycle, config: SamplerConfig) -> Cluster:
@@ -155,29 +178,3 @@ def _open_notes(life: Lifecycle, config: SamplerConfig, log: Logger) -> NoteWrit
     notes = open_pod_notes(config.cluster_address, settings=config.kubernetes, meter=KubeMeter(config.cluster))
     life.on_close(notes.close)
     return NoteWriter(notes, log=log)
-
-
-async def _open_ports(life: Lifecycle, config: SamplerConfig) -> tuple[Callable[[], Awaitable[None]], PermitServicer]:
-    """Serve permits, health and metrics; return what makes health say SERVING, and the servicer of permits."""
-    server, permits = make_server(config.grpc, config.access, cluster=config.cluster)
-    await server.start(serving=False)
-    life.on_close(partial(server.stop, 0.0))
-    life.on_stop_intake(server.stop_intake)
-    if config.metrics_listen:
-        metrics = MetricsServer(config.metrics_listen)
-
-        async def close_metrics() -> None:
-            metrics.close()
-
-        life.on_close(close_metrics)
-    return partial(server.set_serving, True), permits
-
-
-async def run(config: SamplerConfig, *, life: Lifecycle | None = None) -> None:
-    """Run a sampler until its life is asked to stop or this call is cancelled."""
-    life = life or Lifecycle("sampler", drain_s=config.drain_s)
-    await life.run(partial(_start, config))
-
-
-async def _start(config: SamplerConfig, life: Lifecycle) -> None:
-    await start(life, config)

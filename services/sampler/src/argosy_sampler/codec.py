@@ -6,7 +6,7 @@ Source: `proto/argosy/sampler/v1/sampler.proto`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ from argosy_core.job.tables.members import Members
 from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.ledger import NodeLedger, PodSizes
 from argosy_core.nodes import NodeGroup
-from argosy_core.placement import CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
+from argosy_core.placement import CommitReply, CommitRequest, Placements, PlaceReply, SampleReply, SampleRequest
+from argosy_core.placement.delegated import MOST_PLACED
 from argosy_core.resources import DEFAULT_AXIS
 from argosy_core.scheduler import MAX_TOTAL
 from argosy_runtime.columns import check_indices, member_columns, pack_column, read_columns, read_members, unpack_column
@@ -34,8 +35,12 @@ __all__ = [
     "commit_response",
     "held_amounts_message",
     "moves_message",
+    "place_response",
+    "placed_runs_message",
     "pod_sizes_message",
     "read_commit",
+    "read_dropped_classes",
+    "read_place_request",
     "read_placements",
     "read_release",
     "read_rules",
@@ -108,7 +113,21 @@ def read_sample(message: sampler_pb2.SampleRequest) -> SampleRequest:
         strategy=message.strategy or "random",
         extra_count=message.extra_count,
         for_promise=np.frombuffer(message.for_promise_column, dtype=np.int8) != 0,
+        is_delegated=message.delegated,
+        node_score=message.node_score,
+        kept=unpack_column(message.kept_column, "int32", name="sample.kept_column"),
+        going=read_release(message.going),
     )
+
+
+def read_dropped_classes(message: sampler_pb2.SampleRequest) -> list[int]:
+    """Return the classes that the leader has dropped.
+
+    Raises:
+        InvalidRequest: They are no column.
+    """
+    column: Any = unpack_column(message.dropped_class_column, "int32", name="sample.dropped_class_column")
+    return column.tolist()  # type: ignore[no-any-return]
 
 
 def sample_response(reply: SampleReply, request: SampleRequest) -> sampler_pb2.SampleResponse:
@@ -178,6 +197,40 @@ def held_amounts_message(held: HeldAmounts) -> sampler_pb2.HeldAmounts:
     )
 
 
+def placed_runs_message(members: Members, nodes: Sequence[str]) -> sampler_pb2.PlacedRuns:
+    """Return where members of runs are placed that were leased to the cluster as a whole."""
+    names = {name: index for index, name in enumerate(dict.fromkeys(nodes))}
+    column = np.array([names[node] for node in nodes], dtype=np.int32)
+    return sampler_pb2.PlacedRuns(
+        **member_columns(members), node_column=pack_column(column, "int32"), nodes=list(names)
+    )
+
+
+def read_place_request(message: sampler_pb2.PlaceRunsRequest) -> Members:
+    """Return the members of runs that are to be placed.
+
+    Raises:
+        InvalidRequest: Columns do not fit each other, or there are too many.
+    """
+    columns = read_columns(message, {"handle_column": "int64", "attempt_column": "int32"}, where="place_runs")
+    members = read_members(message, columns, where="place_runs")
+    if len(members) > MOST_PLACED:
+        raise InvalidRequest(f"place_runs names {len(members)} members of runs; {MOST_PLACED} are the most")
+    return members
+
+
+def place_response(reply: PlaceReply) -> sampler_pb2.PlaceRunsResponse:
+    """Return where members are placed, and why others are returned, as a message."""
+    nodes = {name: index for index, name in enumerate(name for name in dict.fromkeys(reply.nodes) if name)}
+    reasons = {text: index for index, text in enumerate(text for text in dict.fromkeys(reply.reasons) if text)}
+    return sampler_pb2.PlaceRunsResponse(
+        node_column=pack_column([nodes.get(name, -1) for name in reply.nodes], "int32"),
+        nodes=list(nodes),
+        reason_column=pack_column([reasons.get(text, -1) for text in reply.reasons], "int32"),
+        reasons=_told(tuple(reasons)),
+    )
+
+
 def moves_message(members: Members) -> sampler_pb2.Moves:
     """Return members of runs whose pods are to be moved."""
     return sampler_pb2.Moves(**member_columns(members))
@@ -219,6 +272,9 @@ def read_rules(message: sampler_pb2.PermitRules) -> PermitRules:
         node_watermarks=dict(message.node_watermarks),
         node_units=dict(message.node_units),
         node_system=dict(message.node_system),
+        lease_s=message.lease_s,
+        margin_s=message.margin_s,
+        rises_per_s=message.rises_per_s,
     )
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 from argosy_core.framework import Framework
 from argosy_core.job.reading.scaling import read_amounts
 from argosy_core.ledger import NodeLedger, PermitSettings
-from argosy_core.plugins.registry import DEFAULT_PROFILE, Profile, build_framework
+from argosy_core.plugins.registry import DEFAULT_PROFILE, Profile, build_framework, commit_framework
 from argosy_kube import KubernetesSettings
 from argosy_runtime.access.guard import CallerSettings
 from argosy_runtime.channel import ChannelCredentials
@@ -115,8 +115,8 @@ class SamplerConfig:
     filters: tuple[str, ...] = DEFAULT_PROFILE.filters
     """Filters that a node must pass, in the order in which they are asked."""
     scores: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_PROFILE.scores))
-    """Weights of the scores by name: `least-allocated`, `most-allocated`, `lost-opportunity`; to pack, take one of the
-    last two here and `leader.round.spread: false` at the server. Plugins' scores count 1 unless named here."""
+    """Weights of the scores by name: `least-allocated`, `most-allocated`, `lost-opportunity`, `fewest-nodes`. Pools may
+    rank by another (`leader.round.node_score`). Plugins' scores count 1 unless named here."""
     topology: tuple[str, ...] = ("topology.kubernetes.io/zone",)
     """Node labels whose values say what is near in the network, the lowest level first: say rack, then zone. Pods of a
     gang on nodes with the same value of the first are two hops apart, of the next four, and so on; levels whose label
@@ -126,6 +126,11 @@ class SamplerConfig:
     docs/plugins.md."""
     plugin_settings: Mapping[str, str] = field(default_factory=dict)
     """What plugins are made with: values by `plugin.keyword`."""
+    commit_plugins: tuple[str, ...] = ()
+    """Installed plugins that check placements for conflicts when they are committed, in this order; see
+    docs/plugins.md."""
+    commit_plugin_settings: Mapping[str, str] = field(default_factory=dict)
+    """What they are made with: values by `plugin.keyword`."""
     retry_most_s: float = 2.0
     """Longest wait before the leader or the cluster is tried again, seconds; bounds how late a recovery is noticed."""
     connect_timeout_s: float = 5.0
@@ -134,6 +139,8 @@ class SamplerConfig:
     """host:port of the metrics page; empty opens none."""
     log_level: LogLevel = "info"
     """Least severe level that is logged."""
+    not_ready_after_s: float = 15.0
+    """After how long without its cluster health says NOT_SERVING; permits need no leader, so that counts not."""
     drain_s: float = field(default=1.0, metadata={"may_be_zero": True})
     """How long stopping may take, seconds; there is nothing to finish, because the ledger is rebuilt from facts."""
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
@@ -159,6 +166,11 @@ class SamplerConfig:
         require_names({"installation": self.installation})
         require_pools(self.pools)
         self.make_framework()
+        self.make_checks()
+
+    def make_checks(self) -> Framework:
+        """Return the framework of the commit profile, with plugins made anew."""
+        return commit_framework(load_plugins(self.commit_plugins, self.commit_plugin_settings))
 
     def make_framework(self) -> Framework:
         """Return the framework of the sampling phase and the commit, with plugins made anew."""

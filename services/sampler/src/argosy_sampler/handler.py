@@ -13,9 +13,10 @@ import numpy as np
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.framework import Framework
 from argosy_core.job.reading.scaling import SCALED
+from argosy_core.job.tables.members import Members
 from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.ledger import NodeLedger
-from argosy_core.placement import CommitOutcome, NodeSampler, SamplerSession, WaitReason
+from argosy_core.placement import CommitOutcome, NodeSampler, PlaceReply, SamplerSession, WaitReason
 from argosy_runtime.logs import Logger
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.plugins import FaultReporter
@@ -25,8 +26,10 @@ from argosy_sampler.codec import (
     commit_response,
     held_amounts_message,
     moves_message,
+    placed_runs_message,
     pod_sizes_message,
     read_commit,
+    read_dropped_classes,
     read_placements,
     read_release,
     read_rules,
@@ -51,10 +54,10 @@ class SessionHandler:
         rng: Draws samples.
         monotonic: Clock in seconds for deadlines.
         log: Where epochs and lists are told.
-        pool: Number of the pool in the ledger.
+        checks: Plugins that check placements for conflicts.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a sampler is made of
         self,
         names: tuple[str, str],
         ledger: NodeLedger,
@@ -64,19 +67,24 @@ class SessionHandler:
         monotonic: Callable[[], float],
         log: Logger,
         pool: int = 0,
+        checks: Framework | None = None,
     ) -> None:
         """Start without a session and with epoch 0."""
         self.ledger = ledger
         self.capacity = CapacityWriter(ledger)
         """What to tell the leader of nodes."""
-        self._session = SamplerSession(ledger, NodeSampler(ledger, framework), rng, pool=pool)
+        self._session = SamplerSession(ledger, NodeSampler(ledger, framework, checks=checks), rng, pool=pool)
         self._names = names
-        self._faults = FaultReporter(framework, names[0], log=log, monotonic=monotonic)
+        self._faults = [
+            FaultReporter(one, names[0], log=log, monotonic=monotonic) for one in (framework, checks) if one is not None
+        ]
         self._monotonic = monotonic
         self._pool = pool
         self._held_anew_s = 0.0
         self._sizes_told = b""
         self._log = log
+        self.on_placed: Callable[[], None] = lambda: None
+        """Called when there is something to tell with `tell_placed`."""
 
     def begin(self) -> sampler_pb2.Capacity | None:
         """Begin a new stream; return all nodes."""
@@ -122,6 +130,29 @@ class SessionHandler:
         held = [HeldAmounts(members=members, names=SCALED, amounts=amounts.T)] if len(members) else []
         return [held_amounts_message(one) for one in (*held, *([whole] if whole else []))]
 
+    def place(self, members: Members) -> PlaceReply:
+        """Choose nodes for members of runs that are leased to the cluster as a whole, as its executor asks.
+
+        Raises:
+            NotAllowedNow: The full list of placements has not come.
+            InvalidRequest: A member stands twice.
+        """
+        try:
+            reply = self._session.place(members)
+        finally:
+            self._report_faults()
+        METRICS.delegated_placements.labels(*self._names).inc(sum(map(bool, reply.nodes)))
+        METRICS.returned_placements.labels(*self._names).inc(sum(map(bool, reply.reasons)))
+        self.on_placed()
+        return reply
+
+    def tell_placed(self) -> sampler_pb2.PlacedRuns | None:
+        """Return where members are placed of which the leader is to be told; None if there are none."""
+        if not self.ready:
+            return None
+        members, nodes = self._session.take_placed()
+        return placed_runs_message(members, nodes) if nodes else None
+
     def tell_moves(self) -> sampler_pb2.Moves | None:
         """Return what pods are to be moved of which the leader was not told; None if there are none."""
         if not self.ready or not len(self.ledger.permits.pods):
@@ -163,7 +194,11 @@ class SessionHandler:
         try:
             return self._answer(message)
         finally:
-            self._faults.report()
+            self._report_faults()
+
+    def _report_faults(self) -> None:
+        for reporter in self._faults:
+            reporter.report()
 
     def _answer(self, message: sampler_pb2.SessionResponse) -> list[sampler_pb2.SessionRequest]:
         kind = message.WhichOneof("message")
@@ -200,10 +235,15 @@ class SessionHandler:
         capacity = self.capacity.next_message()
         if capacity is not None:
             answers.insert(0, sampler_pb2.SessionRequest(capacity=capacity))
+        self.on_placed()  # a new leader may not know what was chosen
         return answers
 
     def _sample(self, request: sampler_pb2.SampleRequest) -> sampler_pb2.SampleResponse:
         self._session.check_request(request.epoch)
+        if request.HasField("release"):
+            self._release(request.release)
+        if request.dropped_class_column:
+            self._session.forget(read_dropped_classes(request))
         self._session.define(class_definitions(request.classes))
         asked = read_sample(request)
         deadline = self._monotonic() + asked.deadline_ms / 1000

@@ -38,6 +38,8 @@ __all__ = ["Informer"]
 
 _ENDED: Final = np.zeros(8, dtype=np.bool_)
 _ENDED[[PodPhase.SUCCEEDED, PodPhase.FAILED]] = True
+_OVERHEADS_S: Final = 60.0
+"""How often runtime classes are listed: few, and they change when somebody installs one."""
 
 
 class Informer:
@@ -72,6 +74,7 @@ class Informer:
         self._run_pods = RunPods()
         self._nodes_listed = asyncio.Event()
         self._pods_listed = asyncio.Event()
+        self._overheads_read = asyncio.Event()
         self._names: tuple[str, ...] | None = None
         self._renamed_at = 0
         self._rows: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
@@ -91,9 +94,27 @@ class Informer:
                 await asyncio.sleep(wait_s)
 
     async def wait_listed(self) -> None:
-        """Return once nodes and pods were listed in full."""
+        """Return once nodes and pods were listed in full, and runtime classes looked at."""
         await self._nodes_listed.wait()
         await self._pods_listed.wait()
+        await self._overheads_read.wait()
+
+    async def follow_runtime_classes(self) -> None:
+        """Keep the overheads of runtime classes up to date until cancelled; they change with the nodes' software."""
+        backoff = self._backoff()
+        while True:
+            try:
+                overheads = await self._cluster.runtime_overheads()
+            except BackendUnavailable as error:
+                wait_s = backoff.next_wait_s()
+                self._tell("runtime classes", error, wait_s)
+                await asyncio.sleep(wait_s)
+                continue
+            backoff.reset()
+            if overheads is not None:
+                self._ledger.set_overheads(overheads)
+            self._overheads_read.set()
+            await asyncio.sleep(_OVERHEADS_S)
 
     async def follow_nodes(self) -> None:
         """Keep the nodes up to date until cancelled."""

@@ -79,6 +79,9 @@ class SessionClient:
         self._turn = 0
         self._begins_to_wait = asyncio.Event()
         """Set when a class waits for capacity to rise and none did before."""
+        self._placed = asyncio.Event()
+        """Set when the leader is to be told where runs are placed."""
+        handler.on_placed = self._placed.set
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Hold sessions, one after the other, until cancelled.
@@ -151,6 +154,7 @@ class SessionClient:
             process_id=self._caller.process_id,
             host=self._caller.host,
             pool=self._pool,
+            joins_releases=True,
         )
 
     async def _say_hello(self, stream: Stream) -> None:
@@ -183,10 +187,12 @@ class SessionClient:
             async with asyncio.TaskGroup() as group:
                 writing = group.create_task(self._write(stream, outbox, heartbeat_s), name="session: write")
                 telling = group.create_task(self._tell_capacity(outbox, pace), name="session: capacity")
+                placing = group.create_task(self._tell_placed(outbox), name="session: placed")
                 silence_s = _SILENT_HEARTBEATS * heartbeat_s
                 await self._read(stream, outbox, silence_s=silence_s, on_ready=on_ready)
                 writing.cancel()
                 telling.cancel()
+                placing.cancel()
         except* (grpc.RpcError, ArgosyError, TimeoutError, asyncio.InvalidStateError) as failures:
             failure = _first(failures)
         if failure is not None:
@@ -225,6 +231,14 @@ class SessionClient:
             except TimeoutError:
                 message = sampler_pb2.SessionRequest(heartbeat=sampler_pb2.Heartbeat())
             await stream.write(message)
+
+    async def _tell_placed(self, outbox: asyncio.Queue[sampler_pb2.SessionRequest]) -> None:
+        """Tell at once where runs are placed: their executor waits for it."""
+        while True:
+            await self._placed.wait()
+            self._placed.clear()
+            if (placed := self._handler.tell_placed()) is not None:
+                await outbox.put(sampler_pb2.SessionRequest(placed_runs=placed))
 
     async def _tell_capacity(self, outbox: asyncio.Queue[sampler_pb2.SessionRequest], pace: CapacityThrottle) -> None:
         """Tell of what changed whenever it is time to."""

@@ -9,6 +9,7 @@ Source: design sections 1 and 2.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from argosy.api.v1 import (
@@ -25,10 +26,11 @@ from argosy_core.job.reading.policy import PodLevel, PodRights
 from argosy_core.job.reading.spec import SpecLimits
 from argosy_eventlog.pulsar.settings import require_client
 from argosy_runtime.access.guard import Authenticator, Guard
+from argosy_runtime.addresses import with_brackets
 from argosy_runtime.grpc_server import GrpcServer
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
-from argosy_runtime.metrics import MetricsServer
+from argosy_runtime.readiness import begin_serving, open_ports
 from argosy_server.api.access import AccessService
 from argosy_server.api.clusters import ClusterService
 from argosy_server.api.debug import DebugService
@@ -36,6 +38,7 @@ from argosy_server.api.events import EventService
 from argosy_server.api.grants import GrantedPermissions
 from argosy_server.api.jobs import JobExplanations, JobService, LeaderJobService
 from argosy_server.api.joining import Joining
+from argosy_server.api.kept_logs import KeptLogs
 from argosy_server.api.leadership.leader_view import LeaderRoleLike, Servicer
 from argosy_server.api.leadership.routing import LeaderRouter
 from argosy_server.api.pool_settings import PoolSettings
@@ -51,10 +54,12 @@ from argosy_server.api.submits.planning import JobPlanning
 from argosy_server.api.submits.specs import PolicySpecs
 from argosy_server.api.submits.submit import Submission
 from argosy_server.api.submits.submit_gather import SubmitGather
+from argosy_server.api.submits.submit_quotas import SubmitQuotas
 from argosy_server.api.watch import WatchHub
 from argosy_server.config import ServerConfig
 from argosy_server.maintenance import maintain
 from argosy_server.outbox_age import show_outbox_age
+from argosy_server.sealing import open_seal
 from argosy_store.postgres.partitions import ensure_partitions
 from argosy_store.replicas.api import ApiStore
 from argosy_store.schema.migrate import check
@@ -83,6 +88,7 @@ class ServerApp:
             config.database_url,
             max_connections=api.reader_count,
             max_submits=api.submit_transaction_count + 1,  # one for what submits look up
+            seal=open_seal(config.encryption_keys_file),
         )
         """The database."""
         self.threads = StoreThreads(reader_count=api.reader_count, submit_count=api.submit_transaction_count)
@@ -113,6 +119,7 @@ class ServerApp:
             interval_s=api.submit_interval_ms / 1000,
             max_waiting_jobs=api.max_waiting_jobs,
             max_batch_jobs=api.max_batch_jobs,
+            quotas=SubmitQuotas(config.access.quotas, api.queue_stored_bytes_per_s),
         )
         """Stores submits."""
         self.hub = WatchHub(self.store, self.threads, poll_s=api.watch_poll_ms / 1000)
@@ -153,8 +160,9 @@ class ServerApp:
         config = self._config
         if config.role == "relay":
             return []  # health only
-        explanations = JobExplanations(self.store, self.threads, self.router)
         nodes = KnownNodes()
+        kept = KeptLogs(config.log_archive)
+        explanations = JobExplanations(self.store, self.threads, self.router, kept=kept, nodes=nodes)
         settings = PoolSettings(self.store, self.threads, self.router, config)
         shared: list[Servicer] = [
             (
@@ -190,9 +198,9 @@ class ServerApp:
             cache,
             specs,
             self.gather,
+            store=self.store,
+            threads=self.threads,
             max_job_count=config.api.max_jobs_per_request,
-            queues_of=lambda handles: self.threads.run(self.store.queues_of, handles),
-            read_jobs=lambda handles: self.threads.run(self.store.get_jobs, handles),
             missing=ClassOutlook(self.router, nodes).missing,
         )
         planning = JobPlanning(submission, self.router)
@@ -233,12 +241,8 @@ class ServerApp:
         await asyncio.to_thread(check, config.database_url)
         if config.role != "relay":
             await asyncio.to_thread(ensure_partitions, config.database_url, days_ahead=4)
-        if config.metrics_listen:
-            metrics = MetricsServer(config.metrics_listen)
-            life.on_close(lambda: asyncio.to_thread(metrics.close))
-        await self.server.start(serving=False)
-        life.on_close(self._close_server)
-        life.on_stop_intake(self.server.stop_intake)
+        life.on_close(self._close_calls)
+        await open_ports(life, self.server, metrics_listen=config.metrics_listen, grace_s=0.5)
         life.on_drain(self._drain)
         if config.role != "relay":
             retention_days = None if config.role == "api" else config.retention_days
@@ -258,16 +262,17 @@ class ServerApp:
             life.on_close(lambda: asyncio.to_thread(outbox.close))
             life.spawn(show_outbox_age(outbox, config.pool), name="age of the outbox")
         if self.leader is not None:
-            await self.leader.start(life, address=config.advertise or self.server.mutual_address)
-        await self.server.set_serving(True)
+            await self.leader.start(life, address=with_brackets(config.advertise) or self.server.mutual_address)
+        look = partial(asyncio.to_thread, check, config.database_url)
+        await begin_serving(life, self.server.set_serving, look, not_ready_after_s=config.not_ready_after_s)
         self._log.info("listening", address=self.server.address, role=config.role, pool=config.pool)
 
     async def _start_relay(self, life: Lifecycle) -> None:
-        from argosy_server.relay import EventRelay  # late: it loads Pulsar's client
+        from argosy_server.relay import AuditRelay, EventRelay  # late: it loads Pulsar's client
 
-        relay = EventRelay(self._config)
-        life.on_close(relay.close)
-        life.spawn(relay.run(), name="relay of events")
+        for name, relay in (("events", EventRelay(self._config)), ("the audit", AuditRelay(self._config))):
+            life.on_close(relay.close)
+            life.spawn(relay.run(), name=f"relay of {name}")
 
     async def _drain(self) -> None:
         self.hub.close()
@@ -275,8 +280,7 @@ class ServerApp:
         if self.leader is not None:
             await self.leader.stop()
 
-    async def _close_server(self) -> None:
-        await self.server.stop(0.5)
+    async def _close_calls(self) -> None:
         if self._reviews is not None:
             await self._reviews.close()
         await self.router.close()

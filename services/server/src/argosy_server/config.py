@@ -13,6 +13,7 @@ from argosy_runtime.access.guard import AccessSettings
 from argosy_runtime.channel import ChannelCredentials
 from argosy_runtime.config import require_names
 from argosy_runtime.grpc_server import GrpcSettings
+from argosy_runtime.log_archives.archive import LogArchiveSettings
 from argosy_runtime.logs import LogLevel
 from argosy_server.leader.settings import LeaderSettings
 
@@ -36,6 +37,9 @@ class ApiSettings:
     submit_interval_ms: float = field(default=40.0, metadata={"may_be_zero": True})
     """Least time between the beginnings of two submit transactions: under load more submits share one, and a job of a
     transaction of 300 costs half of one of 100 (measured)."""
+    queue_stored_bytes_per_s: float = field(default=8_388_608.0, metadata={"may_be_zero": True})
+    """Bytes of specs that a queue may have stored in a second for ever through this replica, whoever submits; an hour's
+    worth at once. 0 for no limit."""
     submit_transaction_count: int = 2
     """Submit transactions under way at once; more only contend for the same disk."""
     reader_count: int = 8
@@ -67,6 +71,10 @@ class ServerConfig:
     """PostgreSQL URL, as in postgresql://user:password@host:5432/argosy; the schema must be migrated."""
     database_password_file: str = ""
     """File that holds the password of the URL's user, as a mounted secret; empty if the URL has it or needs none."""
+    encryption_keys_file: str = ""
+    """File of keys by which bodies of specs, with the secrets of jobs' bags, are sealed in the database: `ID KEY` a
+    line, as `argosy admin encryption-key` draws them. The first one seals, all of them open. API replicas and leaders
+    need the same file, which is read again when it changes; empty stores bodies as they are."""
     role: Literal["api", "leader", "relay", "both"] = "both"
     """What the process does; roles scale and fail apart when they are processes apart. `both` is all of them, the relay
     of job events included if `events_url` is set."""
@@ -78,8 +86,8 @@ class ServerConfig:
     pool: str = "default"
     """Pool that the leader role stands for, and that queues without a pool belong to."""
     advertise: str = ""
-    """host:port at which other processes of the installation reach this one: with `grpc.mutual_listen` of that port.
-    Empty takes the listen address."""
+    """host:port at which other processes of the installation reach this one: with `grpc.mutual_listen` of that port. An
+    IPv6 address may stand without its brackets. Empty takes the listen address."""
     metrics_listen: str = ""
     """host:port of the metrics page; empty opens none."""
     log_level: LogLevel = "info"
@@ -88,6 +96,9 @@ class ServerConfig:
     """Full days that ended jobs, their events and their client ids are kept; open jobs always are."""
     drain_s: float = field(default=10.0, metadata={"may_be_zero": True})
     """How long calls under way may take after SIGTERM."""
+    not_ready_after_s: float = 15.0
+    """After how long without its database health says NOT_SERVING, so that calls go to other processes; a fail-over of
+    the database takes less as a rule."""
     grpc: GrpcSettings = field(default_factory=GrpcSettings)
     """How gRPC is served."""
     access: AccessSettings = field(default_factory=AccessSettings)
@@ -98,6 +109,9 @@ class ServerConfig:
     """Limits and paces of the API role."""
     leader: LeaderSettings = field(default_factory=LeaderSettings)
     """How a leader decides."""
+    log_archive: LogArchiveSettings = field(default_factory=LogArchiveSettings)
+    """Where executors keep the ends of logs, as in their own settings: servers read them there while an executor is
+    away, and keep none themselves."""
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
     """How Pulsar is reached, and what the topics are called."""
 

@@ -23,7 +23,7 @@ from argosy_server.api.store_threads import StoreThreads
 from argosy_store.replicas.api import ApiStore
 from argosy_store.replicas.audit import AuditRow
 
-__all__ = ["AccessService"]
+__all__ = ["AccessService", "audit_message"]
 
 _PAGE_SIZE: Final = 100
 _MAX_DIGITS: Final = 19  # of an int64
@@ -121,7 +121,7 @@ class AccessService(access_pb2_grpc.AccessServiceServicer):
             from_time_us=_read_time_us(request),
         )
         return access_pb2.ListAuditRecordsResponse(
-            records=[_audit_message(row) for row in rows[:size]],
+            records=[audit_message(row) for row in rows[:size]],
             next_page_token=write_name_token(str(rows[size - 1].id)) if len(rows) > size else "",
         )
 
@@ -156,7 +156,8 @@ class AccessService(access_pb2_grpc.AccessServiceServicer):
         return answer
 
 
-def _audit_message(row: AuditRow) -> access_pb2.AuditRecord:
+def audit_message(row: AuditRow) -> access_pb2.AuditRecord:
+    """Return a record of the audit as callers, and readers of its topic, get it."""
     return access_pb2.AuditRecord(
         number=row.id,
         create_time=timestamp(row.create_time_us),
@@ -218,7 +219,7 @@ def _read(messages: Sequence[access_pb2.Grant]) -> list[Grant]:
 
 
 def _write_token(row: Grant) -> str:
-    return write_name_token(json.dumps([row.subject, row.queue, row.verb]))
+    return write_name_token(json.dumps([row.subject, row.queue, row.verb], ensure_ascii=False))
 
 
 def _read_token(token: str) -> Grant | None:

@@ -19,12 +19,13 @@ from argosy_server.api.calls import Context
 from argosy_server.api.codecs.changes_codec import encode_cluster_changes
 from argosy_server.api.codecs.cursors import read_name_token, write_name_token
 from argosy_server.api.codecs.job_codec import timestamp
+from argosy_server.api.codecs.names import amount_texts
 from argosy_server.api.codecs.selectors import has_labels, parse_label_selector
 from argosy_server.api.leadership.leader_view import ClusterGauges, NodeGauges, ScaledPod
 from argosy_server.api.leadership.routing import LeaderRouter
 from argosy_server.api.store_threads import StoreThreads
 from argosy_store.replicas.api import ApiStore
-from argosy_store.rows import ClusterRow
+from argosy_store.rows import ClusterRow, read_amounts
 
 __all__ = ["ClusterService"]
 
@@ -129,6 +130,16 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             cluster=await self._cordon_cluster(request.name, context, cordoned=False)
         )
 
+    async def DelegateCluster(  # noqa: N802 - the protocol's name
+        self, request: cluster_pb2.DelegateClusterRequest, context: Context
+    ) -> cluster_pb2.DelegateClusterResponse:
+        """Have a cluster place by itself from now on, or not."""
+        check_request(request)
+        row = await self._threads.run(
+            self._store.set_delegated, request.name, delegated=request.delegated, encode=encode_cluster_changes
+        )
+        return cluster_pb2.DelegateClusterResponse(cluster=(await self._with_gauges([row], context))[0])
+
     async def CordonNode(  # noqa: N802 - the protocol's name
         self, request: cluster_pb2.CordonNodeRequest, context: Context
     ) -> cluster_pb2.CordonNodeResponse:
@@ -153,6 +164,19 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
         return cluster_pb2.UncordonNodeResponse(
             cluster=await self._cordon_node(request.cluster, request.node, context, cordoned=False)
         )
+
+    async def SetMaxCapacity(  # noqa: N802 - the protocol's name
+        self, request: cluster_pb2.SetMaxCapacityRequest, context: Context
+    ) -> cluster_pb2.SetMaxCapacityResponse:
+        """Say what a cluster has at most."""
+        check_request(request)
+        row = await self._threads.run(
+            self._store.set_max_capacity,
+            request.name,
+            amount_texts(request.amounts, field="amounts"),
+            encode=encode_cluster_changes,
+        )
+        return cluster_pb2.SetMaxCapacityResponse(cluster=(await self._with_gauges([row], context))[0])
 
     async def _cordon_cluster(
         self, name: str, context: Context, *, cordoned: bool, reason: str = ""
@@ -305,6 +329,7 @@ def _gauges_message(gauges: ClusterGauges) -> cluster_pb2.Cluster:
         run_count=gauges.run_count,
         total=cluster_pb2.ResourceAmounts(amounts=gauges.total),
         free=cluster_pb2.ResourceAmounts(amounts=gauges.free),
+        told=cluster_pb2.ResourceAmounts(amounts=gauges.told) if gauges.told else None,
     )
 
 
@@ -313,6 +338,7 @@ def _cluster_message(row: ClusterRow, live: Sequence[cluster_pb2.Cluster]) -> cl
     message = cluster_pb2.Cluster(
         name=row.name,
         pools=row.pools,
+        delegated=row.delegated,
         cordon=queue_pb2.Cordon(reason=row.cordon_reason) if row.cordoned else None,
         contact_time=timestamp(row.contact_time_us),
         cordoned_nodes=[
@@ -322,11 +348,15 @@ def _cluster_message(row: ClusterRow, live: Sequence[cluster_pb2.Cluster]) -> cl
         executor_connected=any(one.executor_connected for one in live),
         run_count=sum(one.run_count for one in live),
     )
+    if row.max_capacity:
+        message.max_capacity.amounts.update(read_amounts(row.max_capacity))
     told = next((one for one in live if one.sampler_connected), next(iter(live), None))
     if told is not None:
         message.node_count = told.node_count
         message.total.CopyFrom(told.total)
         message.free.CopyFrom(told.free)
+        if told.HasField("told"):
+            message.told.CopyFrom(told.told)
     return message
 
 

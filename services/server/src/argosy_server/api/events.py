@@ -59,13 +59,12 @@ class EventService(event_pb2_grpc.EventServiceServicer):
         check_request(request)
         selection = _read_selection(request)
         CALLER.get().require(Verb.WATCH, request.queue)
-        job_set_id = await self._find(request.queue, request.job_set, wait=request.allow_missing)
-        cursor = WatchCursor.parse(request.cursor, job_set_id=job_set_id)
-        cursor = await self._check_kept(cursor)
+        job_set_id, oldest = await self._find(request.queue, request.job_set, wait=request.allow_missing)
+        cursor = _kept(WatchCursor.parse(request.cursor, job_set_id=job_set_id), oldest)
+        quiet_polls = _IDLE_POLLS if request.until_finished else 0
         METRICS.watched_job_sets.inc()
         try:
             rows = await self._hub.read_now(job_set_id, cursor.number)
-            idle_count = 0
             while True:
                 for first_number, _, payload in rows:
                     if first_number > cursor.number + 1:
@@ -78,18 +77,15 @@ class EventService(event_pb2_grpc.EventServiceServicer):
                         yield response
                         cursor = after
                 if rows:
-                    idle_count = 0
                     rows = await self._hub.read_now(job_set_id, cursor.number)
                     continue
-                look = request.until_finished and idle_count % _IDLE_POLLS == 0
-                if look and await self._is_finished(cursor, selection):
+                if request.until_finished and await self._is_finished(cursor, selection):
                     # What ended the last job may have been stored after the look for events.
                     rows = await self._hub.read_now(job_set_id, cursor.number)
                     if not rows:
                         return
                     continue
-                idle_count += 1
-                rows = await self._hub.read_next(job_set_id, cursor.number)
+                rows = await self._hub.read_next(job_set_id, cursor.number, quiet_polls=quiet_polls)
         finally:
             METRICS.watched_job_sets.dec()
 
@@ -102,17 +98,17 @@ class EventService(event_pb2_grpc.EventServiceServicer):
         handles = np.unique(batch.handles).tolist()
         return np.isin(batch.handles, await self._threads.run(self._store.select_handles, handles, selection))
 
-    async def _find(self, queue: str, job_set: str, *, wait: bool) -> int:
+    async def _find(self, queue: str, job_set: str, *, wait: bool) -> tuple[int, int]:
+        """Return a job set's id and the number of its oldest event that is kept."""
         if not is_name(job_set):
             raise InvalidRequest(
                 "one field is wrong in the request",
                 violations=(FieldViolation(field="job_set", description=NAME_RULE),),
             )
-        row = await self._threads.run(self._store.get_queue, queue)
         while True:
-            job_set_id = await self._threads.run(self._store.find_job_set, row.queue_id, job_set)
-            if job_set_id is not None:
-                return job_set_id
+            found = await self._threads.run(self._look_up, queue, job_set)
+            if found is not None:
+                return found
             if not wait:
                 raise NotFound(
                     f"queue {queue!r} has no job set {job_set!r}; a job set exists from its first job on, "
@@ -121,20 +117,9 @@ class EventService(event_pb2_grpc.EventServiceServicer):
                 )
             await self._hub.next_poll()
 
-    async def _check_kept(self, cursor: WatchCursor) -> WatchCursor:
-        """Return where to begin.
-
-        A watch from the beginning begins with the oldest event that is kept; one from a cursor must not miss any.
-
-        Raises:
-            OutOfRange: Events after the cursor are no longer kept.
-        """
-        oldest = await self._threads.run(self._store.oldest_event_number, cursor.job_set_id)
-        if oldest <= cursor.number + 1:
-            return cursor
-        if cursor.number:
-            raise _too_old(cursor.number)
-        return WatchCursor(job_set_id=cursor.job_set_id, number=oldest - 1, is_complete=False)
+    def _look_up(self, queue: str, job_set: str) -> tuple[int, int] | None:
+        job_set_id = self._store.find_job_set(self._store.get_queue(queue).queue_id, job_set)
+        return None if job_set_id is None else (job_set_id, self._store.oldest_event_number(job_set_id))
 
     async def _is_finished(self, cursor: WatchCursor, selection: JobFilter | None) -> bool:
         """Return whether all selected jobs have ended and all their events up to now were sent.
@@ -165,6 +150,21 @@ def _read_selection(request: event_pb2.WatchJobSetRequest) -> JobFilter | None:
     if not labels and not request.job_ids:
         return None
     return JobFilter(handles=tuple(read_ids(request.job_ids, field="job_ids").values()), labels=labels)
+
+
+def _kept(cursor: WatchCursor, oldest: int) -> WatchCursor:
+    """Return where to begin.
+
+    A watch from the beginning begins with the oldest event that is kept; one from a cursor must not miss any.
+
+    Raises:
+        OutOfRange: Events after the cursor are no longer kept.
+    """
+    if oldest <= cursor.number + 1:
+        return cursor
+    if cursor.number:
+        raise _too_old(cursor.number)
+    return WatchCursor(job_set_id=cursor.job_set_id, number=oldest - 1, is_complete=False)
 
 
 def _too_old(number: int) -> OutOfRange:

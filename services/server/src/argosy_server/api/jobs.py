@@ -6,8 +6,9 @@ Source: design sections 3 and 5; `proto/argosy/api/v1/job.proto`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -20,7 +21,7 @@ from argosy_core.job.identity import parse_id
 from argosy_core.job.reading.findings import printable
 from argosy_core.job.states import JobStage, JobState
 from argosy_core.placement import WaitReason
-from argosy_core.scheduler import Explanation
+from argosy_core.scheduler import Explanation, may_be_put_by_nodes
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.traces import active
 from argosy_runtime.validation import check_request
@@ -39,12 +40,16 @@ from argosy_server.api.codecs.cursors import read_handle_token, read_name_token,
 from argosy_server.api.codecs.event_codec import STATE_NAMES, state_counts
 from argosy_server.api.codecs.job_codec import explain_response, job_message
 from argosy_server.api.job_logs import read_log
-from argosy_server.api.leadership.causes import explain_causes
+from argosy_server.api.kept_logs import KeptLogs
+from argosy_server.api.leadership.causes import cluster_standings, explain_causes
+from argosy_server.api.leadership.leader_view import LeaderView
 from argosy_server.api.leadership.routing import LeaderRouter, is_forwarded
 from argosy_server.api.store_threads import StoreThreads
+from argosy_server.api.submits.outlook import KnownNodes, Wait
 from argosy_server.api.submits.planning import JobPlanning
 from argosy_server.api.submits.submit import Submission
 from argosy_store.replicas.api import ApiStore
+from argosy_store.replicas.job_filters import JobFilter
 from argosy_store.replicas.jobs import JobPage
 from argosy_store.rows import JobRecord
 
@@ -52,6 +57,8 @@ __all__ = ["JobExplanations", "JobService", "LeaderJobService"]
 
 _PAGE_SIZE: Final = 100
 _DAY_US: Final = 86_400_000_000
+_MOST_PENDING: Final = 1000
+"""Of one pool, as the protocol says."""
 
 
 class JobExplanations:
@@ -61,13 +68,19 @@ class JobExplanations:
         store: Where jobs are.
         threads: Where blocking calls run.
         router: Finds the leader.
+        kept: Reads what executors have kept of logs.
+        nodes: Says what nodes say of the reasons of lists.
     """
 
-    def __init__(self, store: ApiStore, threads: StoreThreads, router: LeaderRouter) -> None:
+    def __init__(
+        self, store: ApiStore, threads: StoreThreads, router: LeaderRouter, *, kept: KeptLogs, nodes: KnownNodes
+    ) -> None:
         """Keep what it needs."""
         self._store = store
         self._threads = threads
         self._router = router
+        self._kept = kept
+        self._nodes = nodes
 
     async def read_job(self, job_id: str) -> JobRecord:
         """Return a job with its runs and spec.
@@ -127,7 +140,7 @@ class JobExplanations:
                 explain_causes,
                 self._store,
                 explanation,
-                view.class_of(record.handle),
+                view.definitions([record.handle])[0],
                 queue=queue.name,
                 nodes=view.node_columns(),
                 gauges=view.clusters(),
@@ -149,6 +162,7 @@ class JobExplanations:
         chosen = set(seen.values())
         queues = await self._threads.run(lambda: self._store.list_queues(limit=len(chosen), names=chosen))
         pools = {queue.name: queue.pool for queue in queues}
+        cordoned = {queue.name for queue in queues if queue.cordoned}
         by_pool: dict[str, list[str]] = {}
         for job_id, name in seen.items():
             if job_id in handles and name in pools:
@@ -158,17 +172,20 @@ class JobExplanations:
             view = self._router.view(pool)
             if view is not None:
                 by_handle = {handles[job_id]: job_id for job_id in ids}
+                told = view.standings(list(by_handle))
+                of_cordoned = {handle for handle in told if seen[by_handle[handle]] in cordoned}
+                reasons = await self._reasons_by_nodes(view, told, of_cordoned)
                 response.jobs.extend(
                     job_pb2.JobStanding(
                         id=by_handle[handle],
                         stage=job_pb2.JobStage.Name(stage),
-                        wait_reason=job_pb2.WaitReason.Name(reason),
+                        wait_reason=job_pb2.WaitReason.Name(reasons.get(handle, reason)),
                     )
-                    for handle, (stage, reason) in view.standings(list(by_handle)).items()
+                    for handle, (stage, reason) in told.items()
                 )
                 continue
             try:
-                told = await self._router.forward(
+                forwarded = await self._router.forward(
                     pool,
                     lambda channel: job_pb2_grpc.JobServiceStub(channel).BatchGetJobStages,
                     job_pb2.BatchGetJobStagesRequest(ids=ids),
@@ -177,7 +194,74 @@ class JobExplanations:
             except (BackendUnavailable, grpc.aio.AioRpcError):
                 response.pools_without_leader.append(pool)
             else:
-                response.MergeFrom(told)
+                response.MergeFrom(forwarded)
+        return response
+
+    async def _reasons_by_nodes(
+        self, view: LeaderView, told: Mapping[int, tuple[JobStage, WaitReason]], of_cordoned: Collection[int]
+    ) -> dict[int, WaitReason]:
+        """Return why jobs wait, by handle, where nodes may say it otherwise than the leader's memory."""
+        asked = [
+            handle
+            for handle, (stage, reason) in told.items()
+            if stage <= JobStage.PENDING and may_be_put_by_nodes(reason)
+        ]
+        waits: dict[int, Wait] = {
+            handle: (told[handle][1], definition, handle in of_cordoned)
+            for handle, definition in zip(asked, view.definitions(asked), strict=True)
+        }
+        gauges = view.clusters() if waits else ()
+        found = await self._nodes.find_reasons(
+            view, dict.fromkeys(waits.values()), lambda: cluster_standings(self._store, gauges, says_who=False)
+        )
+        return {handle: found[wait] for handle, wait in waits.items() if wait in found}
+
+    async def pending(
+        self, request: job_pb2.ListPendingJobsRequest, context: Context
+    ) -> job_pb2.ListPendingJobsResponse:
+        """Return the pending jobs that a selector means, asking the leader of each pool once.
+
+        Raises:
+            InvalidRequest: The selector cannot be read.
+            NotFound: Its queue does not exist.
+        """
+        permissions = CALLER.get().permissions
+        selector = job_pb2.JobSelector()
+        selector.CopyFrom(request.selector)
+        selector.states[:] = [job_pb2.JOB_STATE_QUEUED]
+        if request.selector.states and job_pb2.JOB_STATE_QUEUED not in request.selector.states:
+            return job_pb2.ListPendingJobsResponse()
+
+        def read() -> tuple[JobFilter, list[str]]:
+            job_filter = read_filter(self._store, selector, permissions, Verb.WATCH, needs_queue=False)
+            if request.pool:
+                return job_filter, [request.pool]
+            if selector.queue:
+                return job_filter, [self._store.get_queue(selector.queue).pool]
+            return job_filter, self._store.list_pools()
+
+        job_filter, pools = await self._threads.run(read)
+        response = job_pb2.ListPendingJobsResponse()
+        for pool in pools:
+            view = self._router.view(pool)
+            if view is not None:
+                handles = tuple(view.pending()[-_MOST_PENDING:])
+                if handles:
+                    newest = partial(self._store.list_jobs, newest_first=True)
+                    page = await self._threads.run(newest, replace(job_filter, handles=handles), 0, _MOST_PENDING)
+                    response.jobs.extend(job_message(record) for record in page.jobs)
+                continue
+            try:
+                forwarded = await self._router.forward(
+                    pool,
+                    lambda channel: job_pb2_grpc.JobServiceStub(channel).ListPendingJobs,
+                    job_pb2.ListPendingJobsRequest(selector=selector, pool=pool),
+                    context=context,
+                )
+            except (BackendUnavailable, grpc.aio.AioRpcError):
+                response.pools_without_leader.append(pool)
+            else:
+                response.MergeFrom(forwarded)
         return response
 
     async def read_log(
@@ -186,7 +270,7 @@ class JobExplanations:
         """Give what a container of a job wrote; see `argosy_server.api.job_logs`."""
         record = await self.read_job(request.id)
         queue = (await self._threads.run(self._store.queues_by_id, [record.queue_id]))[record.queue_id]
-        pieces = read_log(self._router, queue.pool, record, request, context=context)
+        pieces = read_log(self._router, queue.pool, record, request, context=context, kept=self._kept)
         async with contextlib.aclosing(pieces):
             async for response in pieces:
                 yield response
@@ -233,6 +317,13 @@ class LeaderJobService(job_pb2_grpc.JobServiceServicer):
         """Answer where jobs stand and what they wait for."""
         check_request(request)
         return await self._explanations.stages(request, context)
+
+    async def ListPendingJobs(  # noqa: N802 - the protocol's name
+        self, request: job_pb2.ListPendingJobsRequest, context: Context
+    ) -> job_pb2.ListPendingJobsResponse:
+        """Answer the pending jobs."""
+        check_request(request)
+        return await self._explanations.pending(request, context)
 
     async def GetJobLog(  # noqa: N802 - the protocol's name
         self, request: job_pb2.GetJobLogRequest, context: Context

@@ -21,6 +21,7 @@ from argosy_core.job.reading.findings import is_dns_name
 from argosy_runtime.access.certificates import certificate_fingerprint
 from argosy_runtime.access.guard import CALLER, AccessSettings
 from argosy_server.api.codecs.job_codec import timestamp
+from argosy_server.api.codecs.names import amount_texts
 from argosy_server.api.store_threads import StoreThreads
 from argosy_store.replicas.api import ApiStore
 from argosy_store.replicas.identities import Certificate
@@ -62,7 +63,11 @@ class Joining:
         token = new_token(INVITATION_PREFIX)
         lifetime_s = request.lifetime.ToTimedelta().total_seconds() if request.HasField("lifetime") else _LIFETIME_S
         expire_time_us = await self._threads.run(
-            self._store.invite_cluster, request.name, hash_token(token), lifetime_s=lifetime_s
+            self._store.invite_cluster,
+            request.name,
+            hash_token(token),
+            lifetime_s=lifetime_s,
+            max_capacity=amount_texts(request.max_capacity, field="max_capacity"),
         )
         return access_pb2.InviteClusterResponse(token=token, expire_time=timestamp(expire_time_us))
 

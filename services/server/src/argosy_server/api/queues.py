@@ -207,9 +207,10 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
             raise InvalidRequest("one field is wrong in the request", violations=(violation,))
         pools = await self._threads.run(self._store.list_pools)
         if pool not in pools:
-            known = ", ".join(sorted({*pools, self._default_pool})[:_MAX_POOLS_SHOWN])
+            known = sorted({*pools, self._default_pool})[:_MAX_POOLS_SHOWN]
+            there = f"there {'are' if len(known) > 1 else 'is only'} {', '.join(known)}"
             raise NotAllowedNow(
-                f"no server has ever led the pool {pool!r}, so its jobs would wait for ever; there are {known}",
+                f"no server has ever led the pool {pool!r}, so its jobs would wait for ever; {there}",
                 resource=Resource(kind="Pool", name=pool),
             )
 

@@ -44,6 +44,8 @@ class _Request:
     job_set_id: int
     after_number: int
     answer: asyncio.Future[EventRows | None]
+    quiet_polls: int
+    """Polls without news until it is answered all the same; below 1 it never is."""
 
 
 class WatchHub:
@@ -70,15 +72,20 @@ class WatchHub:
         """Return rows after a number, without waiting for a poll."""
         return await self._threads.run(self._store.read_events, job_set_id, after_number, _ROWS)
 
-    async def read_next(self, job_set_id: int, after_number: int) -> EventRows:
-        """Return rows after a number as of the next poll; none if there is nothing new.
+    async def read_next(self, job_set_id: int, after_number: int, *, quiet_polls: int = 1) -> EventRows:
+        """Return rows after a number as of the next poll that finds some.
+
+        Args:
+            job_set_id: Job set.
+            after_number: Last event that is known.
+            quiet_polls: Polls after which none are returned if there is nothing new; 0 waits for ever.
 
         Raises:
             BackendUnavailable: The database cannot be reached.
         """
         if self._closed:
             raise _closing()
-        request = _Request(job_set_id, after_number, asyncio.get_running_loop().create_future())
+        request = _Request(job_set_id, after_number, asyncio.get_running_loop().create_future(), quiet_polls)
         self._requests.append(request)
         self._asked.set()
         rows = await request.answer
@@ -110,12 +117,21 @@ class WatchHub:
             except Exception as error:  # noqa: BLE001 - handed to those who wait
                 found = dict.fromkeys(positions, error)
             for request in requests:
-                if not request.answer.done():
-                    rows = found[request.job_set_id, request.after_number]
-                    if isinstance(rows, Exception):
-                        request.answer.set_exception(rows)
-                    else:
-                        request.answer.set_result(rows)
+                self._answer(request, found[request.job_set_id, request.after_number])
+            if self._requests:
+                self._asked.set()
+
+    def _answer(self, request: _Request, rows: EventRows | Exception | None) -> None:
+        """Answer a request, or keep it for the next poll: whoever has no news is not woken, however many watch."""
+        request.quiet_polls -= 1
+        if request.answer.done():
+            return
+        if isinstance(rows, Exception):
+            request.answer.set_exception(rows)
+        elif rows == [] and request.quiet_polls:
+            self._requests.append(request)
+        else:
+            request.answer.set_result(rows)
 
     def close(self) -> None:
         """End every watch, because the server shuts down."""

@@ -23,6 +23,7 @@ from argosy_server.leader.sessions.executors import ExecutorService
 from argosy_server.leader.sessions.samplers import SamplerService
 from argosy_server.leader.show.view import LeaderMemoryView
 from argosy_server.leader.takeover.election import stand_for_election
+from argosy_server.sealing import open_seal
 from argosy_store import LeaderStore
 
 if TYPE_CHECKING:
@@ -89,7 +90,12 @@ class LeaderRole:
         self._switch = TermSwitch(config.pool)
         self._samplers = SamplerService(self._switch, config.leader)
         self._executors = ExecutorService(self._switch, config.leader)
-        self._store = LeaderStore(config.database_url, config.pool, relays_events=bool(config.events_url))
+        self._store = LeaderStore(
+            config.database_url,
+            config.pool,
+            relays_events=bool(config.events_url),
+            seal=open_seal(config.encryption_keys_file),
+        )
         self._election = ReportingStore(self._store)
         self._log = open_log(config)
         self._view: LeaderMemoryView | None = None

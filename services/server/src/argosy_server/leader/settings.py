@@ -47,7 +47,8 @@ class LeaderSettings:
     busy_jobs_per_s: float = 7500.0
     """Jobs per second at which rounds are rarest."""
     poll_ms: float = 20.0
-    """How often `changes` is looked at while a round may begin; else once, half of this before one may."""
+    """How often `changes` is looked at while a round may begin; else once, half of this before one may. After 2 s
+    without a change less often, after 10 s a fifth as often."""
     changes_per_round: int = 2000
     """Most rows of `changes` taken by one round."""
     answer_timeout_s: float = 2.0
@@ -158,5 +159,5 @@ def changes_profile(before: LeaderSettings, after: LeaderSettings) -> bool:
 
 
 def _profile_key(settings: LeaderSettings) -> tuple[object, ...]:
-    spread = settings.round.spread, settings.round.cluster_spread_weight
+    spread = settings.round.spread, settings.round.node_score, settings.round.cluster_spread_weight
     return settings.plugins, dict(settings.plugin_settings), dict(settings.plugin_weights), spread

@@ -21,7 +21,8 @@ from argosy_core.job.reading.after import decode_after
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.reading.families import is_operator
 from argosy_core.job.reading.pod_groups import is_of_groups, read_groups
-from argosy_core.job.reading.retry_rules import RetryRules, rules_of
+from argosy_core.job.reading.retry_rules import ReplacedMembers, RetryRules, rules_of
+from argosy_core.job.tables.members import place_of, replacement_of
 from argosy_core.scheduler import Explanation, FilterCount, QueueStanding, StartBand
 from argosy_server.api.scaling import scaling_message
 from argosy_server.api.submits.families import parent_message, without_marks
@@ -29,6 +30,10 @@ from argosy_store.rows import JobRecord, RunRecord
 
 __all__ = ["explain_response", "id_characters", "job_ids", "job_message", "split_body", "timestamp"]
 
+_MEMBER_FAILURES: Final = {
+    ReplacedMembers.LOST: job_pb2.MEMBER_FAILURE_REPLACE_LOST,
+    ReplacedMembers.ALL: job_pb2.MEMBER_FAILURE_REPLACE,
+}
 _VARIANT: Final = np.uint64(1 << 63)
 _NO_DATE_S: Final = 253_370_764_800
 """The year 9999, the last that a timestamp has."""
@@ -120,7 +125,7 @@ def job_message(record: JobRecord) -> job_pb2.Job:
 
 def _retry_message(rules: RetryRules | None) -> job_pb2.RetryRules | None:
     """Return what a spec says of runs that fail, None for nothing."""
-    if rules is None or replace(rules, replace_after_s=0.0, stop_after_s=0.0) == RetryRules():
+    if rules is None or rules.of_failures() == RetryRules():
         return None
     return job_pb2.RetryRules(
         max_failed_runs=rules.max_failed_runs,
@@ -154,6 +159,8 @@ def _spec_message(body: bytes, layout: bytes) -> job_pb2.JobSpec:
         spec.node_lost.replace_after.CopyFrom(_span(rules.replace_after_s))
     if rules is not None and rules.stop_after_s:
         spec.executor_lost.stop_after.CopyFrom(_span(rules.stop_after_s))
+    if rules is not None and rules.replaced_members:
+        spec.member_failure = _MEMBER_FAILURES[rules.replaced_members]
     spec.MergeFrom(_bag_message(body))
     return spec
 
@@ -192,7 +199,8 @@ def _run_message(run: RunRecord) -> job_pb2.Run:
         exit_code=run.exit_code,
         reason=run.reason or "",
         failure=job_pb2.FailureKind.Name(run.failure or 0),
-        member=run.member,
+        member=place_of(run.member),
+        replacement=replacement_of(run.member),
     )
 
 
@@ -218,7 +226,8 @@ def explain_response(record: JobRecord | None, explanation: Explanation) -> job_
     """Return where a job stands as a message; without the job if it is only planned."""
     promise = explanation.promise
     return job_pb2.ExplainJobResponse(
-        job=job_message(record) if record is not None else None,
+        # Who asks why a job waits gets no secrets of its bag besides; GetJob has the spec.
+        job=job_message(replace(record, spec_body=None)) if record is not None else None,
         stage=job_pb2.JobStage.Name(explanation.stage),
         summary=explanation.summary,
         queue_position=explanation.queue_position,
@@ -275,5 +284,9 @@ def _queue_standing(standing: QueueStanding) -> job_pb2.QueueStanding:
 
 
 def _start_band(band: StartBand) -> job_pb2.StartBand:
-    latest = timestamp(round(band.latest_s * 1e6)) if band.latest_s < _NO_DATE_S else None
-    return job_pb2.StartBand(earliest=timestamp(round(min(band.earliest_s, _NO_DATE_S) * 1e6)), latest=latest)
+    latest, likely = (
+        timestamp(round(moment_s * 1e6)) if moment_s < _NO_DATE_S else None
+        for moment_s in (band.latest_s, band.likely_s)
+    )
+    earliest = timestamp(round(min(band.earliest_s, _NO_DATE_S) * 1e6))
+    return job_pb2.StartBand(earliest=earliest, latest=latest, likely=likely)

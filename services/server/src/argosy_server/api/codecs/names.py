@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from argosy_core.job.reading.findings import is_label_key, is_label_value
+from argosy_core.errors import FieldViolation, InvalidRequest
+from argosy_core.job.reading.findings import is_label_key, is_label_value, printable
 from argosy_core.job.reading.policy import is_reserved_key
 from argosy_core.job.reading.scaling import SCALING_ANNOTATIONS, scaling_fault
 
-__all__ = ["NAME_RULE", "QUEUE_NAME_RULE", "is_name", "is_queue_name", "metadata_faults"]
+__all__ = ["NAME_RULE", "QUEUE_NAME_RULE", "amount_texts", "is_name", "is_queue_name", "metadata_faults"]
 
 NAME_RULE: Final = (
     "must begin with a letter or digit and hold only letters, digits and -_.:/@+=#, with no '..' between slashes"
@@ -72,3 +73,16 @@ def _annotation_faults(annotations: Mapping[str, str]) -> Iterator[tuple[str, st
         yield "annotations", fault
     if size > _MAX_ANNOTATION_BYTES:
         yield "annotations", f"have {size} bytes together, at most {_MAX_ANNOTATION_BYTES} are allowed"
+
+
+def amount_texts(amounts: Mapping[str, int], *, field: str) -> list[str]:
+    """Return amounts as they are stored.
+
+    Raises:
+        InvalidRequest: A resource's name is none.
+    """
+    for name in amounts:
+        if not name.isascii() or not name.isprintable() or set(name) & set(" =,"):
+            violation = FieldViolation(field=field, description=f"{printable(name)!r} is no name of a resource")
+            raise InvalidRequest("one field is wrong in the request", violations=(violation,))
+    return sorted(f"{name}={amount}" for name, amount in amounts.items())

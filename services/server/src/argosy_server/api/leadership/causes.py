@@ -15,7 +15,7 @@ from argosy_core.scheduler import ClusterStanding, Explanation, explain_by_nodes
 from argosy_server.api.leadership.leader_view import ClusterGauges
 from argosy_store.replicas.api import ApiStore
 
-__all__ = ["explain_causes"]
+__all__ = ["cluster_standings", "explain_causes"]
 
 _MOST_RECORDS: Final = 20
 """Records of the audit that are looked through for who cordoned something."""
@@ -44,6 +44,29 @@ def explain_causes(
     Raises:
         BackendUnavailable: The database cannot be reached.
     """
+    known = store.get_queue(queue)
+    return explain_by_nodes(
+        explanation,
+        SchedulingClass.parse(definition),
+        {name: NodeTable.of(columns) for name, columns in nodes.items()},
+        clusters=cluster_standings(store, gauges),
+        queue_cordon=_who(store, queue, "CordonQueue", known.cordon_reason) if known.cordoned else "",
+    )
+
+
+def cluster_standings(
+    store: ApiStore, gauges: Sequence[ClusterGauges], *, says_who: bool = True
+) -> dict[str, ClusterStanding]:
+    """Return how clusters stand, by name; blocks.
+
+    Args:
+        store: Where cordons and contacts are.
+        gauges: Clusters as the leader sees them.
+        says_who: Whether the texts name who cordoned them, which takes a look at the audit for each.
+
+    Raises:
+        BackendUnavailable: The database cannot be reached.
+    """
     rows = {row.name: row for row in store.list_clusters(limit=_MOST_CLUSTERS)}
     clusters = {}
     for gauge in gauges:
@@ -51,20 +74,14 @@ def explain_causes(
         cordoned = ""
         if row is not None and row.cordoned:
             what = f"cluster {gauge.name} is cordoned"
-            cordoned = ": ".join(filter(None, [what, _who(store, row.name, "CordonCluster", row.cordon_reason)]))
+            why = _who(store, row.name, "CordonCluster", row.cordon_reason) if says_who else row.cordon_reason
+            cordoned = ": ".join(filter(None, [what, why]))
         clusters[gauge.name] = ClusterStanding(
             cordoned=cordoned,
             away=_away_text(gauge, row.contact_time_us if row is not None else 0),
             node_cordons=dict.fromkeys(row.cordoned_nodes, "") | dict(row.node_cordon_reasons) if row else {},
         )
-    known = store.get_queue(queue)
-    return explain_by_nodes(
-        explanation,
-        SchedulingClass.parse(definition),
-        {name: NodeTable.of(columns) for name, columns in nodes.items()},
-        clusters=clusters,
-        queue_cordon=_who(store, queue, "CordonQueue", known.cordon_reason) if known.cordoned else "",
-    )
+    return clusters
 
 
 def _who(store: ApiStore, name: str, method: str, reason: str) -> str:

@@ -96,6 +96,8 @@ class ClusterGauges:
     """Allocatable on usable nodes, base units by resource."""
     free: Mapping[str, int] = field(default_factory=dict)
     """Free on usable nodes."""
+    told: Mapping[str, int] = field(default_factory=dict)
+    """What its sampler tells of those resources of which less counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,8 +184,11 @@ class LeaderView(Protocol):
             BackendUnavailable: One round follows the other.
         """
 
-    def class_of(self, handle: int) -> bytes:
-        """Return the definition of the class of a job that is in memory; empty if it is not."""
+    def definitions(self, handles: Sequence[int]) -> list[bytes]:
+        """Return the definitions of the classes of jobs; empty for those that are not in memory."""
+
+    def pending(self) -> list[int]:
+        """Return the pending jobs: few, however many wait."""
 
     def node_columns(self) -> Mapping[str, NodeColumns]:
         """Return the nodes of each cluster as its sampler has told them last."""

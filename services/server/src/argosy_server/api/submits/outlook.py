@@ -1,4 +1,4 @@
-"""What submits are warned of: jobs that no node which is known now could ever hold.
+"""What nodes, as they were told, say of scheduling classes: warnings of submits, and reasons to wait in lists.
 
 A warning refuses nothing, and nobody waits long for it. What the leader says of a scheduling class is remembered, and
 it is asked seldom: a submit of classes that are new meanwhile goes without.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import grpc
@@ -20,11 +20,16 @@ from argosy.api.v1 import scheduling_pb2, scheduling_pb2_grpc
 from argosy_core.errors import ArgosyError
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.nodes import NodeColumns, NodeTable
+from argosy_core.placement import WaitReason
 from argosy_core.plugins import find_missing
+from argosy_core.scheduler import ClusterStanding, reason_by_nodes
 from argosy_server.api.leadership.leader_view import LeaderView
 from argosy_server.api.leadership.routing import LeaderRouter
 
-__all__ = ["ClassOutlook", "KnownNodes"]
+__all__ = ["ClassOutlook", "KnownNodes", "Wait"]
+
+Wait = tuple[WaitReason, bytes, bool]
+"""(why jobs wait by the leader's memory, the definition of their class, whether their queue is cordoned)."""
 
 _KEEP_S: Final = 30.0
 _MOST_KEPT: Final = 10_000
@@ -32,6 +37,8 @@ _MOST_ASKED: Final = 10
 """Classes asked of at once: a few milliseconds each for tens of thousands of nodes."""
 _PERIOD_S: Final = 0.5
 """A pool's leader is asked at most this often by one replica."""
+_MOST_LOOKED_AT: Final = 32
+"""New classes that one list looks at, likewise."""
 _WAIT_S: Final = 0.25
 """How long a submit waits for an answer: the first of its class, once it is stored."""
 _TABLES_S: Final = 5.0
@@ -49,6 +56,7 @@ class KnownNodes:
         self._clock_s = clock_s
         self._tables: Mapping[str, NodeTable] = {}
         self._until_s = 0.0
+        self._reasons: dict[Wait, WaitReason] = {}
         self._turn = asyncio.Lock()
 
     async def find_missing(self, view: LeaderView, definitions: Sequence[bytes]) -> list[tuple[str, ...]]:
@@ -57,10 +65,51 @@ class KnownNodes:
             columns = view.node_columns() if self._clock_s() >= self._until_s else None
             return await asyncio.to_thread(self._find, columns, definitions)
 
-    def _find(self, columns: Mapping[str, NodeColumns] | None, definitions: Sequence[bytes]) -> list[tuple[str, ...]]:
+    async def find_reasons(
+        self, view: LeaderView, waits: Collection[Wait], clusters: Callable[[], Mapping[str, ClusterStanding]]
+    ) -> dict[Wait, WaitReason]:
+        """Return why jobs wait that wait alike, as explanations of them say it; as of 5 s ago at most.
+
+        A list is not kept up by many classes: the first new ones are looked at, and the rest of them is left out.
+
+        Args:
+            view: The leader.
+            waits: What is asked, each once.
+            clusters: Tells how clusters stand, for explanations; called in a thread, if anything is new.
+        """
+        async with self._turn:
+            columns = view.node_columns() if self._clock_s() >= self._until_s else None
+            if columns is None and all(wait in self._reasons for wait in waits):
+                return {wait: self._reasons[wait] for wait in waits}
+            return await asyncio.to_thread(self._look, columns, waits, clusters)
+
+    def _look(
+        self,
+        columns: Mapping[str, NodeColumns] | None,
+        waits: Collection[Wait],
+        clusters: Callable[[], Mapping[str, ClusterStanding]],
+    ) -> dict[Wait, WaitReason]:
+        self._take(columns)
+        fresh = [wait for wait in waits if wait not in self._reasons][:_MOST_LOOKED_AT]
+        standings = clusters() if fresh else {}
+        for reason, definition, is_of_queue in fresh:
+            self._reasons[reason, definition, is_of_queue] = reason_by_nodes(
+                reason,
+                SchedulingClass.parse(definition),
+                self._tables,
+                clusters=standings,
+                is_of_queue=is_of_queue,
+            )
+        return {wait: self._reasons[wait] for wait in waits if wait in self._reasons}
+
+    def _take(self, columns: Mapping[str, NodeColumns] | None) -> None:
         if columns is not None:
             self._tables = {name: NodeTable.of(one) for name, one in columns.items()}
             self._until_s = self._clock_s() + _TABLES_S
+            self._reasons.clear()
+
+    def _find(self, columns: Mapping[str, NodeColumns] | None, definitions: Sequence[bytes]) -> list[tuple[str, ...]]:
+        self._take(columns)
         if not any(len(table.live()) for table in self._tables.values()):
             return [()] * len(definitions)
         return [find_missing(self._tables, SchedulingClass.parse(definition)) for definition in definitions]

@@ -17,13 +17,14 @@ from argosy_core.job.identity import parse_id
 from argosy_core.job.reading.findings import MAX_FINDING_COUNT
 from argosy_core.job.reading.pod_groups import PodGroup
 from argosy_core.job.reading.queue_policy import QueuePolicy
-from argosy_core.job.reading.retry_rules import RetryRules
+from argosy_core.job.reading.retry_rules import ReplacedMembers, RetryRules
 from argosy_core.job.states import FailureKind
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.metrics import METRICS
 from argosy_runtime.validation import check_request
 from argosy_server.api.codecs.job_codec import job_ids
 from argosy_server.api.queue_cache import QueueCache
+from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submits.admission import AdmittedJobs, KnownQueue, admit
 from argosy_server.api.submits.families import with_marks
 from argosy_server.api.submits.manifests import is_json, to_json
@@ -38,6 +39,7 @@ from argosy_server.api.submits.specs import (
 )
 from argosy_server.api.submits.submit_gather import SubmitGather
 from argosy_server.api.submits.submit_items import ItemColumns, keeps_rules, read_items
+from argosy_store.replicas.api import ApiStore
 from argosy_store.replicas.queue_limits import counts_by_queue
 from argosy_store.rows import JobRecord
 
@@ -45,6 +47,10 @@ __all__ = ["Submission"]
 
 _STRICT: Final = (job_pb2.MANIFEST_VALIDATION_UNSPECIFIED, job_pb2.MANIFEST_VALIDATION_STRICT)
 _VALIDATIONS: Final = (*_STRICT, job_pb2.MANIFEST_VALIDATION_WARN, job_pb2.MANIFEST_VALIDATION_IGNORE)
+_REPLACED: Final = {
+    job_pb2.MEMBER_FAILURE_REPLACE_LOST: ReplacedMembers.LOST,
+    job_pb2.MEMBER_FAILURE_REPLACE: ReplacedMembers.ALL,
+}
 _READS_PER_TURN: Final = 32  # specs read before others get the event loop: 2 ms if none is like another
 
 
@@ -55,9 +61,9 @@ class Submission:
         queues: Queues by name.
         specs: Specs by the policy that they are judged by.
         gather: Stores admitted requests.
+        store: Where jobs are looked up.
+        threads: Where they are, and where YAML is read.
         max_job_count: Most jobs of one request.
-        queues_of: Returns the queues of the jobs that some handles name, by id.
-        read_jobs: Reads jobs by their handles.
         missing: Returns what is known to be missing on all nodes of a pool for classes, by definition.
     """
 
@@ -67,18 +73,18 @@ class Submission:
         specs: PolicySpecs,
         gather: SubmitGather,
         *,
+        store: ApiStore,
+        threads: StoreThreads,
         max_job_count: int,
-        queues_of: Callable[[Sequence[int]], Awaitable[dict[str, str]]],
-        read_jobs: Callable[[Sequence[int]], Awaitable[list[JobRecord]]],
         missing: Callable[[str, Sequence[bytes]], Awaitable[Mapping[bytes, tuple[str, ...]]]],
     ) -> None:
         """Keep what it needs."""
         self._queues = queues
         self._specs = specs
         self._gather = gather
+        self._store = store
+        self._threads = threads
         self._max_job_count = max_job_count
-        self._queues_of = queues_of
-        self._read_jobs = read_jobs
         self._missing = missing
 
     async def submit(self, request: job_pb2.SubmitJobsRequest, *, traceparent: str = "") -> job_pb2.SubmitJobsResponse:
@@ -93,7 +99,7 @@ class Submission:
             NotFound: A queue, a job to run after, or a parent does not exist.
             NotPermitted: A namespace is not the queue's, or the caller may not submit to a queue.
             AlreadyExists: A client id stands for another job.
-            QuotaExceeded: A queue or this replica has too much waiting.
+            QuotaExceeded: A queue or this replica has too much waiting, or user or queue have taken their quotas.
             BackendUnavailable: The database cannot be reached; repeat with the same client ids.
         """
         jobs, queues, warnings = await self.admit(request)
@@ -101,6 +107,7 @@ class Submission:
             return job_pb2.SubmitJobsResponse(warnings=warnings + await self._warn_of_nodes(jobs))
         limits = self._queues.expect(queues.values(), counts_by_queue(jobs.queue_ids))
         jobs = replace(jobs, submitter=CALLER.get().principal.name, traceparent=traceparent, limits=limits)
+        self._gather.quotas.take(jobs, {queue.queue_id: name for name, queue in queues.items()})
         result = await self._gather.submit(jobs)
         if result.error is not None:
             if not isinstance(result.error, QuotaExceeded):  # what is remembered of the queues is wrong
@@ -144,6 +151,9 @@ class Submission:
         await self._check_others(items)
         return replace(jobs, generation=generation), queues, warnings
 
+    async def _read_jobs(self, handles: Sequence[int]) -> list[JobRecord]:
+        return await self._threads.run(self._store.get_jobs, handles)
+
     async def _warn_of_nodes(self, jobs: AdmittedJobs) -> list[job_pb2.SubmitWarning]:
         """Return warnings of specs that no node which is known now could hold."""
         missing = await self._missing(jobs.pool, [spec.definition for spec in jobs.specs])
@@ -161,7 +171,7 @@ class Submission:
         named = {job_id.lower() for given in items.after if given for job_id in given[1]}
         if not named:
             return
-        queues = await self._queues_of([parse_id(job_id)[1] for job_id in named])
+        queues = await self._threads.run(self._store.queues_of, [parse_id(job_id)[1] for job_id in named])
         permissions = CALLER.get().permissions
         known = {job_id for job_id, queue in queues.items() if permissions.may(Verb.WATCH, queue)}
         if not named <= known:
@@ -227,7 +237,7 @@ class Submission:
         if all(map(is_json, (*manifests, *(one.template.encode() for one in extras.groups)))):
             return known.read(manifests, key, extras)
         # Reading YAML takes a hundred times as long.
-        converted, groups, violations = await asyncio.to_thread(to_json, manifests, extras.groups)
+        converted, groups, violations = await self._threads.compute(to_json, manifests, extras.groups)
         if violations:
             return unreadable(key, violations)
         return known.read(converted, key, replace(extras, groups=tuple(groups)))
@@ -263,12 +273,19 @@ def _rules_of(spec: job_pb2.JobSpec) -> RetryRules | None:
         max_back_off_s=given.max_back_off.ToMilliseconds() / 1000,
         replace_after_s=spec.node_lost.replace_after.ToMilliseconds() / 1000,
         stop_after_s=spec.executor_lost.stop_after.ToMilliseconds() / 1000,
+        replaced_members=_replaced_members(spec),
     )
 
 
 def _has_rules(spec: job_pb2.JobSpec) -> bool:
     """Return whether a spec says anything of runs that fail or are lost."""
-    return spec.HasField("retry") or spec.HasField("node_lost") or spec.HasField("executor_lost")
+    said = spec.HasField("retry") or spec.HasField("node_lost") or spec.HasField("executor_lost")
+    return said or _replaced_members(spec) is not ReplacedMembers.NONE
+
+
+def _replaced_members(spec: job_pb2.JobSpec) -> ReplacedMembers:
+    """Return which members are replaced while the others run; none of a job without groups, which has one."""
+    return _REPLACED.get(spec.member_failure, ReplacedMembers.NONE) if spec.groups else ReplacedMembers.NONE
 
 
 def _usable(queues: dict[str, KnownQueue], names: Sequence[str]) -> dict[str, KnownQueue]:

@@ -26,6 +26,7 @@ from argosy_core.job.identity import DAY_SHIFT, id_high
 from argosy_runtime.metrics import METRICS
 from argosy_server.api.codecs.changes_codec import encode_submitted
 from argosy_server.api.submits.admission import AdmittedJobs
+from argosy_server.api.submits.submit_quotas import SubmitQuotas
 from argosy_store.replicas.submits import EncodeChanges, SubmitRequest, SubmitResult
 
 __all__ = ["SubmitGather", "SubmitStore", "build_requests"]
@@ -122,6 +123,7 @@ class SubmitGather:
         interval_s: Least time between the beginnings of two transactions.
         max_waiting_jobs: Most jobs that may wait.
         max_batch_jobs: Most jobs of one transaction, unless one request alone has more.
+        quotas: What users and queues may take; whoever submits asks it first.
     """
 
     def __init__(
@@ -133,8 +135,11 @@ class SubmitGather:
         interval_s: float = 0.0,
         max_waiting_jobs: int,
         max_batch_jobs: int,
+        quotas: SubmitQuotas,
     ) -> None:
         """Start with nothing waiting."""
+        self.quotas = quotas
+        """What users and queues may take."""
         self._store = store
         self._threads = threads
         self._gather_s = gather_s

@@ -53,15 +53,22 @@ class DatabaseClock:
         mono_ns = self._mono_ns()
         return Moment(mono_ns / 1e9, self._at(mono_ns))
 
-    def follow(self, time_us: int) -> None:
-        """Agree with what the database says now, in time: a step of an hour takes ten hours to follow.
+    def follow(self, time_us: int, *, asked_s: float) -> None:
+        """Agree with what the database has said, in time: a step of an hour takes ten hours to follow.
+
+        It was right at some moment between the question and the answer, and an answer may wait for a commit, or for a
+        busy machine. So a time that lies between what was said and that much later is not corrected: late answers would
+        put the clock back, and leases would be written as of before the ends of runs whose place they take.
 
         Args:
             time_us: The database's time, microseconds since the Unix epoch.
+            asked_s: When it was asked, seconds of the monotonic clock.
         """
         mono_ns = self._mono_ns()
         told_us = self._at(mono_ns)
-        behind_us = time_us - told_us
+        least_us = time_us - told_us
+        most_us = least_us + max(round(mono_ns / 1000 - asked_s * 1e6), 0)
+        behind_us = max(least_us, min(most_us, 0))
         if abs(behind_us) >= _TOLD_S * 1e6 > abs(self._course.behind_us):
             _log.warning("the database's clock was set; it is followed slowly", by_s=round(behind_us / 1e6, 1))
         # One assignment: renewals come from another thread than readers.

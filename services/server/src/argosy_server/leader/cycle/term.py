@@ -222,6 +222,7 @@ class LeaderTerm:
             say.Acknowledge: self._to_executor(lambda session, it: session.acknowledge(it.batch)),
             say.Close: self._close,
             say.CallPlugin: self._call_plugin,
+            say.NoteExcess: lambda it: self._spawn(self._note_excess(it), "note-excess"),
             say.Warn: lambda it: _log.warning("the leader found something amiss", reason=f"{it.text}: {it.subject}"),
         }
 
@@ -247,6 +248,11 @@ class LeaderTerm:
         METRICS.ended_sessions.labels(self.pool, role).inc()
         _log.warning("a session is ended for what was said there", peer=str(role), cluster=cluster, reason=reason)
         await self._binder.note_fault(cluster, role, host, reason)
+
+    async def _note_excess(self, it: say.NoteExcess) -> None:
+        """Tell operators, now and in the audit, that a cluster tells of more than counts."""
+        _log.warning("a cluster tells of more capacity than counts", cluster=it.session.cluster, reason=it.text)
+        await self._binder.note_excess(it.session.cluster, it.text)
 
     async def without_foreign(self, runs: Members) -> Members:
         """Return runs without those of other pools' jobs; the database is asked of those that are not held here."""

@@ -27,9 +27,10 @@ from argosy_core.scheduler.columns.messages import (
     JobColumns,
     PromiseColumns,
     RoundStateColumns,
+    ShrinkColumns,
     SpecReference,
 )
-from argosy_core.scheduler.outgoing.effects import LeasePlan
+from argosy_core.scheduler.outgoing.effects import AddedMembers, LeasePlan
 from argosy_core.scheduler.outgoing.events import EventGroup
 from argosy_eventlog import LogRecord
 from argosy_runtime.columns import (
@@ -241,6 +242,7 @@ def encode_lease_batch(plan: LeasePlan, *, pool: str, epoch: int, sequence: int,
             clusters=plan.clusters,
             nodes=plan.nodes,
         ),
+        grow=None if plan.added is None else _added_message(plan.added),
         stops=lease_pb2.Stops(**member_columns(plan.stops)),
         failed_jobs=lease_pb2.FailedJobs(
             handle_column=pack_column(plan.failed_handle, "int64"), reasons=plan.failed_reasons
@@ -249,6 +251,43 @@ def encode_lease_batch(plan: LeasePlan, *, pool: str, epoch: int, sequence: int,
         traceparent=traceparent,
     )
     return batch.SerializeToString()
+
+
+def _added_message(added: AddedMembers) -> lease_pb2.Leases:
+    """Return members that runs under way get."""
+    return lease_pb2.Leases(
+        **member_columns(added.members),
+        cluster_column=pack_column(added.cluster, "int32"),
+        node_column=pack_column(added.node, "int32"),
+        clusters=added.clusters,
+        nodes=added.nodes,
+    )
+
+
+def _added_members(message: lease_pb2.Leases) -> AddedMembers:
+    """Return members that runs under way get.
+
+    Raises:
+        InvalidRequest: A column does not fit the others, or a member stands twice.
+    """
+    columns: dict[str, Any] = read_columns(
+        message,
+        {"handle_column": "int64", "attempt_column": "int32", "cluster_column": "int32", "node_column": "int32"},
+        where="grow",
+    )
+    check_indices(columns["cluster_column"], len(message.clusters), name="grow.cluster_column")
+    check_indices(columns["node_column"], len(message.nodes), name="grow.node_column")
+    member = read_member_numbers(message, len(columns["handle_column"]), where="grow")
+    members = Members.of(columns["handle_column"], columns["attempt_column"], member)
+    if not members.are_distinct():
+        raise InvalidRequest("a member that a run gets stands twice")
+    return AddedMembers(
+        members=members,
+        cluster=columns["cluster_column"],
+        node=columns["node_column"],
+        clusters=tuple(message.clusters),
+        nodes=tuple(message.nodes),
+    )
 
 
 def decode_lease_batch(payload: bytes) -> DecodedRecord:
@@ -288,6 +327,7 @@ def decode_lease_batch(payload: bytes) -> DecodedRecord:
         failed_reasons=tuple(message.failed_jobs.reasons),
         round_state=_round_state_columns(message.round_state),
         releases=(),
+        added=_added_members(message.grow) if message.HasField("grow") else None,
     )
     return DecodedRecord(
         pool=message.pool,
@@ -372,6 +412,33 @@ def _round_state_message(columns: RoundStateColumns) -> lease_pb2.RoundState:
         )
         if columns.promises.handle.size
         else None,
+        shrinks=_shrinks_message(columns.shrinks),
+    )
+
+
+def _shrinks_message(columns: ShrinkColumns) -> lease_pb2.Shrinks | None:
+    """Return runs that give back members as a message, None for none."""
+    if not (len(columns.stopping) or columns.handle.size):
+        return None
+    return lease_pb2.Shrinks(
+        **member_columns(columns.stopping),
+        quiet_handle_column=pack_column(columns.handle, "int64"),
+        quiet_until_us_column=pack_column(columns.until_us, "int64"),
+        quiet_pause_us_column=pack_column(columns.pause_us, "int64"),
+    )
+
+
+def _shrink_columns(message: lease_pb2.Shrinks) -> ShrinkColumns:
+    """Return runs that give back members as columns."""
+    keys: dict[str, Any] = read_columns(message, {"handle_column": "int64", "attempt_column": "int32"}, where="shrinks")
+    names: dict[str, ColumnType] = {f"quiet_{name}_column": "int64" for name in ("handle", "until_us", "pause_us")}
+    quiet: dict[str, Any] = read_columns(message, names, where="shrinks")
+    number = read_member_numbers(message, len(keys["handle_column"]), where="shrinks")
+    return ShrinkColumns(
+        stopping=Members.of(keys["handle_column"], keys["attempt_column"], number),
+        handle=quiet["quiet_handle_column"],
+        until_us=quiet["quiet_until_us_column"],
+        pause_us=quiet["quiet_pause_us_column"],
     )
 
 
@@ -396,6 +463,7 @@ def _round_state_columns(message: lease_pb2.RoundState) -> RoundStateColumns:
         ),
         weight_time_us=message.weight_time_us,
         promises=_promise_columns(message.promises),
+        shrinks=_shrink_columns(message.shrinks),
     )
 
 

@@ -108,7 +108,9 @@ class ReportingStore:
 
     def renew(self, epoch: int, lease_s: float) -> None:
         """Extend the lease; see `LeaderStore.renew`."""
-        self.clock.follow(self._store.renew(epoch, lease_s, self._state()))
+        asked_s = self.clock.now().mono_s
+        time_us = self._store.renew(epoch, lease_s, self._state())
+        self.clock.follow(time_us, asked_s=asked_s)
 
     def resign(self, epoch: int) -> None:
         """Give the pool up; see `LeaderStore.resign`."""

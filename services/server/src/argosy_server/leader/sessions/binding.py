@@ -6,6 +6,7 @@ Source: design section 5, "Fencing executors"; section 7, invariant 9.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -53,14 +54,27 @@ class ClusterBinder:
 
     async def note_fault(self, cluster: str, role: Role, host: str, reason: str) -> None:
         """Have the database remember that a session was ended; one that does not take it in time does not."""
-        note = partial(
-            self._store.note_ended_session, cluster=cluster, role=role, host=printable(host), reason=printable(reason)
+        await self._note(
+            cluster,
+            partial(
+                self._store.note_ended_session,
+                cluster=cluster,
+                role=role,
+                host=printable(host),
+                reason=printable(reason),
+            ),
         )
+
+    async def note_excess(self, cluster: str, text: str) -> None:
+        """Have the audit say that a cluster tells of more capacity than counts, unless the database takes too long."""
+        await self._note(cluster, partial(self._store.note_excess, cluster=cluster, text=printable(text)))
+
+    async def _note(self, cluster: str, note: Callable[[], None]) -> None:
         try:
             async with asyncio.timeout(BIND_TIMEOUT_S):
                 await asyncio.get_running_loop().run_in_executor(self._thread, note)
         except (TimeoutError, ArgosyError, RuntimeError) as error:  # RuntimeError: the term is over
-            _log.warning("an ended session is not noted", cluster=cluster, reason=str(error))
+            _log.warning("what a cluster said is not noted", cluster=cluster, reason=str(error))
 
     async def bind(self, role: Role, hello: Any) -> Binding:  # noqa: ANN401 - a hello of either proto
         """Bind the process that says hello to its cluster's part in the pool.

@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
+from argosy_core.arrays import has_true, true_places
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.permit_rules import PermitRules
 from argosy_core.job.tables.members import Members
-from argosy_core.job.tables.rows import HeldAmounts
+from argosy_core.job.tables.rows import HeldAmounts, PlacedNodes
 from argosy_core.placement import CommitOutcome, CommitReply, CommitRequest, Placements, SampleReply, SampleRequest
 from argosy_core.scheduler.columns.messages import CapacityColumns, StateColumns
 from argosy_runtime.columns import member_columns, pack_column
@@ -25,6 +26,7 @@ from argosy_server.leader.sessions.message_shapes import (
     COMMIT_RESPONSE,
     HELD_AMOUNTS,
     HELLO_RUNS,
+    PLACED_RUNS,
     SAMPLE_RESPONSE,
     SEEN_RUNS,
     STATE_BATCH,
@@ -37,6 +39,7 @@ __all__ = [
     "held_amounts",
     "hello_runs",
     "moves",
+    "placed_runs",
     "placement_parts",
     "queue_weights",
     "sample_reply",
@@ -87,6 +90,19 @@ def held_amounts(message: sampler_pb2.HeldAmounts) -> HeldAmounts:
     )
 
 
+def placed_runs(message: sampler_pb2.PlacedRuns) -> PlacedNodes:
+    """Return where members of runs are placed.
+
+    Raises:
+        InvalidRequest: A field is not as it may be, or a member stands twice.
+    """
+    fields = read_message(message, PLACED_RUNS, where="placed_runs")
+    members = Members.of(fields["handle_column"], fields["attempt_column"], _numbers(fields["member_column"]))
+    if not members.are_distinct():
+        raise InvalidRequest("placed_runs names a member of a run twice")
+    return PlacedNodes(members=members, nodes=tuple(fields["nodes"][node] for node in fields["node_column"].tolist()))
+
+
 def moves(message: sampler_pb2.Moves) -> Members:
     """Return the members of runs that are to be moved.
 
@@ -106,12 +122,15 @@ def queue_weights(weights: Mapping[str, float], rules: PermitRules) -> sampler_p
         node_watermarks=rules.node_watermarks,
         node_units=rules.node_units,
         node_system=rules.node_system,
+        lease_s=rules.lease_s,
+        margin_s=rules.margin_s,
+        rises_per_s=rules.rises_per_s,
     )
     return sampler_pb2.QueueWeights(queues=weights, weight_column=column, rules=said)
 
 
 def sample_request(
-    request: SampleRequest, *, epoch: int, classes: Iterable[tuple[int, bytes]]
+    request: SampleRequest, *, epoch: int, classes: Iterable[tuple[int, bytes]], dropped: Sequence[int] = ()
 ) -> sampler_pb2.SampleRequest:
     """Return a request as a message.
 
@@ -119,6 +138,7 @@ def sample_request(
         request: What to ask.
         epoch: Epoch of the leader.
         classes: Definitions of the classes that this stream has not seen.
+        dropped: Ids of those it has seen and that count for nothing any more.
     """
     return sampler_pb2.SampleRequest(
         round=request.round_number,
@@ -133,6 +153,11 @@ def sample_request(
         strategy=request.strategy,
         extra_count=request.extra_count,
         for_promise_column=pack_column(request.for_promise, "int8"),
+        dropped_class_column=pack_column(np.array(dropped, np.int32), "int32"),
+        delegated=request.is_delegated,
+        node_score=request.node_score,
+        kept_column=pack_column(request.kept, "int32"),
+        going=sampler_pb2.Release(epoch=epoch, **member_columns(request.going)) if len(request.going) else None,
     )
 
 
@@ -198,12 +223,14 @@ def commit_reply(message: sampler_pb2.CommitResponse, request: CommitRequest) ->
     count = len(request.members)
     fields = read_message(message, COMMIT_RESPONSE, where="commit", sizes={"member": count})
     node, outcome = fields["node_column"], fields["outcome_column"]
-    placed = np.flatnonzero(outcome == CommitOutcome.PLACED)
+    placed = true_places(outcome == CommitOutcome.PLACED)
     # The place of each member that is its candidate: one pass over all candidates of the request.
     owner = np.repeat(np.arange(count), np.diff(request.offset))
     offered = np.zeros(count, dtype=np.bool_)
     offered[owner[request.candidate == node[owner]]] = True
-    if request.of_gang.any():  # which of its nodes a gang gets is the sampler's to say, but for those it may not have
+    if has_true(
+        request.of_gang
+    ):  # which of its nodes a gang gets is the sampler's to say, but for those it may not have
         offered = np.where(request.of_gang, ~offered & (node >= 0), offered)
     if not offered[placed].all():
         raise InvalidRequest("commit.node_column places a member of a run on a node that was not its candidate")

@@ -94,7 +94,7 @@ class ExecutorService(ClusterStreams[SyncSession], executor_pb2_grpc.ExecutorSer
         """
         return hello_runs(hello)
 
-    def _open(self, key: Session) -> SyncSession:
+    def _open(self, key: Session, hello: executor_pb2.Hello) -> SyncSession:  # noqa: ARG002 - all are served alike
         return SyncSession(key)
 
     async def _catch_up(self, session: SyncSession) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "LOG_CHUNK",
     "LOG_END",
     "MAX_TEXT",
+    "PLACED_RUNS",
     "POD_SIZES",
     "READY",
     "SAMPLE_RESPONSE",
@@ -111,6 +112,14 @@ HELD_AMOUNTS: Final[Shape] = {
     "member_column": Column("int16", ("member",), 0, MAX_MEMBER, optional=True),
     "resources": Entries(of="resource", most=_MAX_RESOURCES, longest=_MAX_RESOURCE_NAME, shortest=1, distinct=True),
     "amount_column": Column("int64", ("member", "resource"), -1, MAX_AMOUNT),
+}
+
+PLACED_RUNS: Final[Shape] = {
+    "nodes": Entries(of="node", most=MAX_NODES, longest=_MAX_NAME, shortest=1),
+    "handle_column": Column("int64", ("member",), 0, _MAX_HANDLE),
+    "attempt_column": Column("int32", ("member",), 0, MAX_ATTEMPT),
+    "member_column": Column("int16", ("member",), 0, MAX_MEMBER, optional=True),
+    "node_column": Column("int32", ("member",), into="node"),
 }
 
 POD_SIZES: Final[Shape] = {

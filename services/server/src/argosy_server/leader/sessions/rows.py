@@ -13,6 +13,7 @@ import numpy as np
 import structlog
 
 from argosy.executor.v1 import executor_pb2
+from argosy_core.arrays import has_true
 from argosy_core.errors import ArgosyError, BackendUnavailable
 from argosy_core.job.tables.interning import distinct
 from argosy_core.job.tables.members import Members
@@ -141,7 +142,7 @@ class RowSender:
         if lacking:
             bodies |= await self._read_bodies(rows, lacking)
         lost = np.array([spec_hash in lacking and spec_hash not in bodies for spec_hash in hashes], dtype=np.bool_)
-        if lost.any():
+        if has_true(lost):
             self._give_up(rows, part[lost[spec]], session)
             if not lost.all():
                 await self._send_piece(rows, part[~lost[spec]], bodies, session, traceparent=traceparent)
@@ -155,7 +156,7 @@ class RowSender:
             node_column=pack_column(rows.node[part], "int32"),
             metadata_column=pack_column(rows.metadata_index[part], "int32"),
             owner_column=pack_column(rows.owner[part], "int32"),
-            seen_column=pack_column(rows.seen[part], "int8") if rows.seen[part].any() else b"",
+            seen_column=pack_column(rows.seen[part], "int8") if has_true(rows.seen[part]) else b"",
             spec_hashes=hashes,
             spec_bodies=session.specs.send(hashes, bodies.__getitem__),
             nodes=rows.nodes,

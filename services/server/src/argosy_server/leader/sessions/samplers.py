@@ -22,6 +22,7 @@ from argosy_core.leader.events import (
     CommitAnswered,
     Heard,
     MovesNamed,
+    NodesChosen,
     Role,
     SampleAnswered,
     SamplerReady,
@@ -58,11 +59,13 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
 
     Args:
         key: What the machine knows the session by.
+        joins_releases: The sampler reads releases that come with a request.
     """
 
-    def __init__(self, key: SessionKey) -> None:
+    def __init__(self, key: SessionKey, *, joins_releases: bool = False) -> None:
         """Start not ready, with nothing asked."""
         super().__init__(key)
+        self._joins_releases = joins_releases
         self.ready = False
         self.notes = ClusterNotes(key.cluster)
         """What the sampler tells of its nodes."""
@@ -101,7 +104,15 @@ class SamplerSession(Outbox[sampler_pb2.SessionResponse]):
     def send_sample(self, instruction: SendSample) -> None:
         """Ask for candidates."""
         self._sample, self._commit = instruction.request, None
-        request = cluster_codec.sample_request(instruction.request, epoch=self._epoch, classes=instruction.classes)
+        request = cluster_codec.sample_request(
+            instruction.request,
+            epoch=self._epoch,
+            classes=instruction.classes,
+            dropped=instruction.dropped_classes,
+        )
+        if self._joins_releases and self._waiting and self._waiting[-1].HasField("release"):
+            # What ended is told just before a request: one message instead of two, in every round.
+            request.release.CopyFrom(self._waiting.pop().release)
         self.send(sampler_pb2.SessionResponse(sample=request))
 
     def send_commit(self, instruction: SendCommit) -> None:
@@ -173,8 +184,8 @@ class SamplerService(ClusterStreams[SamplerSession], sampler_pb2_grpc.SamplerSer
     def _known(self, hello: sampler_pb2.Hello) -> None:  # noqa: ARG002 - a sampler gets no rows
         return None
 
-    def _open(self, key: SessionKey) -> SamplerSession:
-        return SamplerSession(key)
+    def _open(self, key: SessionKey, hello: sampler_pb2.Hello) -> SamplerSession:
+        return SamplerSession(key, joins_releases=hello.joins_releases)
 
     async def _take(self, session: SamplerSession, term: Term, request: sampler_pb2.SessionRequest) -> None:
         """Act on one message.
@@ -190,10 +201,8 @@ class SamplerService(ClusterStreams[SamplerSession], sampler_pb2_grpc.SamplerSer
             event = session.read_commit(request.commit)
         elif kind == "capacity":
             event = session.read_capacity(request.capacity)
-        elif kind == "held_amounts":
-            event = AmountsHeld(session=session.key, held=cluster_codec.held_amounts(request.held_amounts))
-        elif kind == "moves":
-            event = MovesNamed(session=session.key, members=cluster_codec.moves(request.moves))
+        elif kind in {"held_amounts", "placed_runs", "moves"}:
+            event = _news_of_runs(session, request)
         elif kind == "pod_sizes":
             session.notes.sizes.take(read_message(request.pod_sizes, POD_SIZES, where="pod_sizes"), time.time())
             event = Heard(session=session.key)
@@ -208,3 +217,17 @@ class SamplerService(ClusterStreams[SamplerSession], sampler_pb2_grpc.SamplerSer
             raise InvalidRequest(f"a sampler's stream has no place for {kind or 'an empty message'}")
         if event is not None:
             term.feed(event)
+
+
+def _news_of_runs(session: SamplerSession, request: sampler_pb2.SessionRequest) -> Event:
+    """Return what a sampler tells of runs as the machine takes it.
+
+    Raises:
+        InvalidRequest: A field is not as it may be.
+    """
+    kind = request.WhichOneof("message")
+    if kind == "held_amounts":
+        return AmountsHeld(session=session.key, held=cluster_codec.held_amounts(request.held_amounts))
+    if kind == "placed_runs":
+        return NodesChosen(session=session.key, placed=cluster_codec.placed_runs(request.placed_runs))
+    return MovesNamed(session=session.key, members=cluster_codec.moves(request.moves))

@@ -123,7 +123,7 @@ class ClusterStreams(Generic[SessionT]):
         term = self._gate.require()
         known = known and await term.without_foreign(known)
         bound = await term.bind(self.ROLE, hello)
-        session = self._open(Session(hello.cluster, self.ROLE, bound.incarnation, next(_serials)))
+        session = self._open(Session(hello.cluster, self.ROLE, bound.incarnation, next(_serials)), hello)
         self.sessions.enter(session)
         peer = str(self.ROLE)
         _log.info("connected", peer=peer, cluster=session.cluster, host=hello.host, incarnation=bound.incarnation)
@@ -161,8 +161,8 @@ class ClusterStreams(Generic[SessionT]):
         """Return the runs of which the peer needs no row; None for one that gets none."""
 
     @abstractmethod
-    def _open(self, key: Session) -> SessionT:
-        """Return a session for a stream."""
+    def _open(self, key: Session, hello: Any) -> SessionT:  # noqa: ANN401
+        """Return a session for a stream that began with a hello."""
 
     async def _catch_up(self, session: SessionT) -> None:
         """Wait until the peer has what it lacks, before it is listened to."""

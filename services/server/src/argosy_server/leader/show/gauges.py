@@ -187,6 +187,7 @@ _PROMISES: Final = (
     ("promises_kept", "kept"),
     ("promises_broken_capacity", "capacity"),
     ("promises_broken_late", "late"),
+    ("promises_broken_share", "share"),
 )
 """Totals of a leadership by name, and what they say of promised starts."""
 _POOL_GAUGES: Final = (

@@ -25,6 +25,7 @@ from argosy_core.scheduler import (
     explain,
     last_choice_job_sets,
     last_round,
+    pending_handles,
     shares,
     standings,
 )
@@ -101,11 +102,16 @@ class LeaderMemoryView:
             await asyncio.sleep(_FORK_POLL_S)
         return self._machine.state.fork()
 
-    def class_of(self, handle: int) -> bytes:
-        """Return the definition of the class of a job that is in memory; empty if it is not."""
+    def definitions(self, handles: Sequence[int]) -> list[bytes]:
+        """Return the definitions of the classes of jobs; empty for those that are not in memory."""
         state = self._machine.state
-        slot = int(state.live.slots(np.array([handle], dtype=np.int64))[0])
-        return state.classes.definitions[int(state.live.class_index[slot])] if slot >= 0 else b""
+        slots = state.live.slots(np.array(handles, dtype=np.int64))
+        known, classes = state.classes.definitions, state.live.class_index[slots]
+        return [known[at] if slot >= 0 else b"" for at, slot in zip(classes.tolist(), slots.tolist(), strict=True)]
+
+    def pending(self) -> list[int]:
+        """Return the pending jobs."""
+        return pending_handles(self._machine.state)
 
     def node_columns(self) -> Mapping[str, NodeColumns]:
         """Return the nodes of each cluster as its sampler has told them last."""
@@ -160,6 +166,8 @@ class LeaderMemoryView:
             resources = capacity.resources if capacity is not None else ()
             totals = capacity.total.tolist() if capacity is not None else []
             free = capacity.total_free.tolist() if capacity is not None else []
+            uncounted = self._machine.state.clusters.uncounted(name)
+            most = {resource: counted for resource, (_, counted) in uncounted.items()}
             gauges.append(
                 ClusterGauges(
                     name=name,
@@ -167,8 +175,9 @@ class LeaderMemoryView:
                     executor_connected=self._executors.find(name) is not None,
                     node_count=capacity.node_count if capacity is not None else 0,
                     run_count=capacity.placement_count if capacity is not None else 0,
-                    total=dict(zip(resources, totals, strict=True)),
-                    free=dict(zip(resources, free, strict=True)),
+                    total=_at_most(dict(zip(resources, totals, strict=True)), most),
+                    free=_at_most(dict(zip(resources, free, strict=True)), most),
+                    told={resource: told for resource, (told, _) in uncounted.items()},
                 )
             )
         return gauges
@@ -231,3 +240,8 @@ class LeaderMemoryView:
             )
             for node in notes.nodes.rows()
         ]
+
+
+def _at_most(amounts: Mapping[str, int], most: Mapping[str, int]) -> dict[str, int]:
+    """Return amounts, those that have a bound by it at most."""
+    return {name: min(amount, most.get(name, amount)) for name, amount in amounts.items()}

@@ -55,7 +55,9 @@ def cluster_settings(row: ClusterRow) -> ClusterSettings:
         name=row.name,
         cordoned=row.cordoned,
         cordoned_nodes=tuple(row.cordoned_nodes),
+        max_capacity=tuple(read_amounts(row.max_capacity).items()),
         forgotten=row.forgotten,
+        delegated=row.delegated,
     )
 
 
