@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 SECRETS_FOLDER: Final = "secrets"
+_RETRY_MOST_S: Final = "0.3"
 """Folder of a secured mesh's keys and tokens, in the mesh's own."""
 DATABASE_VARIABLE: Final = "ARGOSY_SERVER_DATABASE_URL"
 """Variable by which servers are told the URL of their database."""
@@ -103,7 +104,10 @@ def plan_processes(plan: MeshPlan, directory: Path) -> list[ProcessEntry]:
         api = f"127.0.0.1:{plan.port}"
 
     def server(role: str, kind: str, address: str) -> ProcessEntry:
-        entry = _entry(role, _server(plan, kind, address), address, directory, uses_database=True)
+        arguments = _server(plan, kind, address)
+        if kind != "relay":
+            arguments += _kept_logs(plan, "server", directory / "kept-logs" / "{cluster}")
+        entry = _entry(role, arguments, address, directory, uses_database=True)
         return guard.secured(entry, kind)
 
     entries = [server("api", "api", api)]
@@ -124,6 +128,7 @@ def plan_processes(plan: MeshPlan, directory: Path) -> list[ProcessEntry]:
         ):
             dials = (addresses[0], *leaders)
             arguments = _cluster_service(plan, role, cluster=cluster.name, dials=dials, listens=address)
+            arguments += ("--sampler-address", addresses[1]) if role == "executor" else ()
             arguments += _kept_logs(plan, role, directory / "kept-logs" / cluster.name)
             entry = _entry(f"{role}-{cluster.name}", arguments, address, directory)
             behind.append(guard.secured(entry, role, cluster.name))
@@ -195,6 +200,7 @@ def _cluster_service(plan: MeshPlan, role: str, *, cluster: str, dials: tuple[st
         *("--server-addresses", ",".join(leaders)),
         *("--grpc-listen", listens),
         *("--log-level", plan.log_level),
+        *("--retry-most-s", _RETRY_MOST_S),  # leaders of this machine come up while they are waited for
         *waits,
         *plan.flags.get(role, ()),
     ]
@@ -212,7 +218,7 @@ def _agent(plan: MeshPlan, *, cluster: str, cluster_address: str, sampler: str) 
 
 
 def _kept_logs(plan: MeshPlan, role: str, directory: Path) -> tuple[str, ...]:
-    """Return what lets the logs of failed pods outlive them, unless the plan names a place itself."""
+    """Return what lets the logs of failed pods outlive them, and servers find them, unless the plan names a place."""
     flag = "--log-archive-target"
     return () if role == "sampler" or flag in plan.flags.get(role, ()) else (flag, str(directory.absolute()))
 

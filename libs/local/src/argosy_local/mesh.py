@@ -33,11 +33,12 @@ from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
 from argosy_local.compose import DATABASE_VARIABLE, SECRETS_FOLDER, MeshPlan, plan_processes, plan_supervisor
 from argosy_local.mesh_log import MeshEvents, MeshLog
 from argosy_local.mesh_state import STATE_FILE, MeshState, ProcessEntry, read_state, write_state
-from argosy_local.process_status import ProcessStatus, id_of, is_serving, status_of, tail_of
+from argosy_local.process_status import ProcessStatus, how_ended, id_of, is_serving, status_of, tail_of
 from argosy_local.processes import (
     Usage,
     await_true,
     end_process,
+    exit_code_of,
     is_alive,
     is_free,
     signal_process,
@@ -59,6 +60,8 @@ SUPERVISOR: Final = "supervisor"
 """Role of the process that starts again what has died."""
 
 _POLL_S: Final = 0.05
+_START_AGAIN_COUNT: Final = 3  # while a mesh starts; later the supervisor does it for ever
+_BAD_CONFIGURATION: Final = 2  # exit code of `run_main`, and of argparse: a new start would end as this one did
 
 
 class Mesh:
@@ -113,12 +116,6 @@ class Mesh:
             raise
 
     def _up(self, plan: MeshPlan, kept: MeshState | None, timeout_s: float, tell: Callable[[str], None]) -> None:
-        from argosy_store.schema.migrate import migrate
-
-        tell("starting the database")
-        database_url = plan.database_url or self._embedded().start()
-        tell("making tables")
-        migrate(database_url)
         log, events = self._make_topics(plan, tell) if kept is None else _topics_of(kept)
         flags = [flag for part in (log, events) if part is not None for flag in part.flags]
         plan = replace(plan, flags={**plan.flags, "server": (*plan.flags.get("server", ()), *flags)})
@@ -129,7 +126,7 @@ class Mesh:
         processes = plan_processes(plan, self.directory)
         self._state = MeshState(
             server=processes[0].address,
-            database_url=database_url,
+            database_url=plan.database_url or self._embedded().url,
             embedded=not plan.database_url,
             cluster_names=[cluster.name for cluster in plan.clusters],
             speed=plan.speed,
@@ -139,16 +136,33 @@ class Mesh:
             processes=processes,
         )
         tell(f"starting {len(processes)} processes")
+        # What does without the database loads its modules while that is made.
         for entry in processes:
-            self._spawn(entry)
+            if not entry.uses_database:
+                self._spawn(entry)
+        self._write()
+        self._start_database(tell)
+        for entry in processes:
+            if entry.uses_database:
+                self._spawn(entry)
         self._write()
         tell("waiting for the clusters to connect")
-        self.await_ready(timeout_s=timeout_s)
+        self.await_ready(timeout_s=timeout_s, start_again_count=_START_AGAIN_COUNT, tell=tell)
         if plan.supervised:  # last, so that what does not come up ends the start
             supervisor = plan_supervisor(self.directory)
             self._state.processes.append(supervisor)
             self._spawn(supervisor)
             self._write()
+
+    def _start_database(self, tell: Callable[[str], None]) -> None:
+        from argosy_store.schema.migrate import migrate
+
+        state = self._running_state()
+        if state.embedded:
+            tell("starting the database")
+            self._embedded().start()
+        tell("making tables")
+        migrate(state.database_url)
 
     @staticmethod
     def _make_topics(plan: MeshPlan, tell: Callable[[str], None]) -> tuple[MeshLog | None, MeshEvents | None]:
@@ -247,25 +261,62 @@ class Mesh:
             self._entry(role).restart_count += 1
         self._write()
 
-    def await_ready(self, *, timeout_s: float = 60.0) -> None:
+    def await_ready(
+        self, *, timeout_s: float = 60.0, start_again_count: int = 0, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
         """Wait until every process is healthy and every cluster has its sampler and executor connected.
 
+        Args:
+            timeout_s: Longest wait.
+            start_again_count: How often a process that ends meanwhile is started again, unless it cannot run as it is
+                configured.
+            tell: Is told of each such start.
+
         Raises:
-            BackendUnavailable: That took too long, or a process ended; the message ends with what it said.
+            BackendUnavailable: That took too long, or a process ended once too often; the message ends with what it
+                said.
         """
         deadline_s = time.monotonic() + timeout_s
+        while True:
+            self._await_serving(deadline_s, timeout_s, start_again_count, tell)
+            asyncio.run(self._await_clusters(deadline_s))
+            if not self._start_ended(start_again_count, tell):
+                return
+
+    def _await_serving(
+        self, deadline_s: float, timeout_s: float, start_again_count: int, tell: Callable[[str], None]
+    ) -> None:
         waiting = list(self._running_state().processes)
         while waiting:
-            waiting = [entry for entry in waiting if not self._is_serving(entry)]
+            # Of all, not of those alone that do not serve yet: these may wait for one that did.
+            started = self._start_ended(start_again_count, tell)
+            waiting += [entry for entry in started if entry not in waiting]
+            waiting = [entry for entry in waiting if not is_serving(entry)]
             if waiting and time.monotonic() > deadline_s:
                 raise BackendUnavailable(
                     f"{waiting[0].role} is not healthy after {timeout_s:g} s{tail_of(waiting[0].log)}"
                 )
             if waiting:
                 time.sleep(_POLL_S)
-        asyncio.run(self._await_clusters(deadline_s))
+
+    def _start_ended(self, most_count: int, tell: Callable[[str], None]) -> list[ProcessEntry]:
+        """Start again what has ended, and return it.
+
+        Raises:
+            BackendUnavailable: It was started again as often as it may be, or cannot run as it is configured.
+        """
+        ended = [entry for entry in self._running_state().processes if not is_alive(id_of(entry))]
+        for entry in ended:
+            told = how_ended(entry)
+            if exit_code_of(id_of(entry)) == _BAD_CONFIGURATION or entry.restart_count >= most_count:
+                again = f" again after {entry.restart_count} new starts" if most_count and entry.restart_count else ""
+                raise BackendUnavailable(f"{told}{again}{tail_of(entry.log)}")
+            self.restart(entry.role)
+            tell(f"{told} and was started again ({entry.restart_count} of {most_count}); its log is {entry.log}")
+        return ended
 
     async def _await_clusters(self, deadline_s: float) -> None:
+        """Wait until every cluster is connected, or a process has ended."""
         state = self._running_state()
         missing = set(state.cluster_names)
         async with self.open_client(timeout_s=5.0, total_s=0.0) as client:
@@ -274,11 +325,8 @@ class Mesh:
                     async for cluster in client.list_clusters():
                         if cluster.sampler_connected and cluster.executor_connected:
                             missing.discard(cluster.name)
-                if not missing:
+                if not missing or any(not is_alive(id_of(entry)) for entry in state.processes):
                     return
-                for entry in state.processes:
-                    if not is_alive(id_of(entry)):
-                        raise BackendUnavailable(f"{entry.role} ended{tail_of(entry.log)}")
                 if time.monotonic() > deadline_s:
                     name = min(missing)
                     roles = {f"sampler-{name}", f"combined-{name}"}
@@ -439,11 +487,6 @@ class Mesh:
     def _write(self) -> None:
         assert self._state is not None
         write_state(self.directory, self._state)
-
-    def _is_serving(self, entry: ProcessEntry) -> bool:
-        if not is_alive(id_of(entry)):
-            raise BackendUnavailable(f"{entry.role} ended{tail_of(entry.log)}")
-        return is_serving(entry)
 
 
 def _topics_of(state: MeshState) -> tuple[MeshLog | None, MeshEvents | None]:

@@ -56,6 +56,11 @@ class _MeshTopic(ABC):
     def topic(self) -> str:
         """Full name of the topic."""
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Full names of all topics that are the mesh's, each in a namespace of its own."""
+        return (self.topic,)
+
     @abstractmethod
     def _set_up(self) -> None: ...
 
@@ -86,11 +91,13 @@ class _MeshTopic(ABC):
 
     def remove(self) -> None:
         """Remove what `make` made, as far as the broker can be reached."""
-        settings, admin = self._settings(), self._admin()
-        with suppress(ArgosyError):
-            with suppress(NotFound):
-                admin.call("DELETE", f"{self.topic.replace('://', '/')}?force=true")
-            admin.call("DELETE", f"namespaces/{settings.tenant}/{self.namespace}")
+        admin = self._admin()
+        for topic in self.topics:
+            path = topic.replace("://", "/")
+            with suppress(ArgosyError):
+                with suppress(NotFound):
+                    admin.call("DELETE", f"{path}?force=true")
+                admin.call("DELETE", f"namespaces/{'/'.join(path.split('/')[1:3])}")
 
     def _admin(self) -> AdminApi:
         from argosy_eventlog.pulsar.admin import AdminApi
@@ -139,6 +146,11 @@ class MeshEvents(_MeshTopic):
     def topic(self) -> str:
         """The topic that other systems read."""
         return self._settings().events_topic(_POOL)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """That and the audit's."""
+        return (self.topic, self._settings().audit_topic)
 
     def _set_up(self) -> None:
         from argosy_eventlog.pulsar.admin import set_up_events

@@ -44,7 +44,7 @@ class ProcessEntry:
     start_ticks: int = 0
     """When it started; see `ProcessId`."""
     restart_count: int = 0
-    """How often the supervisor has started it again."""
+    """How often it was started again, by the supervisor or while the mesh started."""
 
 
 @dataclass(slots=True, kw_only=True)

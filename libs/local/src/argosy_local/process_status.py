@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from argosy_local.mesh_state import ProcessEntry
-from argosy_local.processes import ProcessId, Usage, is_alive, usage
+from argosy_local.processes import ProcessId, Usage, exit_code_of, is_alive, usage
 
-__all__ = ["ProcessStatus", "id_of", "is_serving", "status_of", "tail_of"]
+__all__ = ["ProcessStatus", "how_ended", "id_of", "is_serving", "status_of", "tail_of"]
 
 _PROBE_S: Final = 1.0
 _LOG_TAIL_LINES: Final = 12
@@ -35,7 +36,7 @@ class ProcessStatus:
     rss_bytes: int
     """Memory in use."""
     restart_count: int
-    """How often the supervisor has started it again."""
+    """How often it was started again, by the supervisor or while the mesh started."""
     log: str
     """File of its output."""
 
@@ -67,6 +68,17 @@ def is_serving(entry: ProcessEntry) -> bool:
         except grpc.RpcError:
             return False
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def how_ended(entry: ProcessEntry) -> str:
+    """Return that a process has ended, and how as far as that is known: its exit code or the signal."""
+    code = exit_code_of(id_of(entry))
+    if code is None:
+        return f"{entry.role} ended"
+    if code >= 0:
+        return f"{entry.role} ended with exit code {code}"
+    known = {number.value: number.name for number in signal.Signals}
+    return f"{entry.role} was ended by {known.get(-code, f'signal {-code}')}"
 
 
 def tail_of(path: str) -> str:

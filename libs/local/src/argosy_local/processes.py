@@ -31,6 +31,7 @@ __all__ = [
     "Usage",
     "await_true",
     "end_process",
+    "exit_code_of",
     "free_ports",
     "identify",
     "is_alive",
@@ -45,6 +46,7 @@ _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _POLL_S: Final = 0.02
 _THREAD_VARIABLES: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}  # ours, to be reaped
+_exit_codes: Final[dict[int, int]] = {}  # of ours that were reaped, by process id
 _OUTGOING_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _HELD_PORT_COUNT: Final = 256  # more than any mesh has, and few beside the descriptors that a process may have
 _ports_lock: Final = threading.Lock()
@@ -82,7 +84,8 @@ def identify(pid: int) -> ProcessId:
 def is_alive(process: ProcessId) -> bool:
     """Return whether a process runs; one that has ended and was not waited for does not."""
     child = _children.get(process.pid)
-    if child is not None and child.poll() is not None:
+    if child is not None and (code := child.poll()) is not None:
+        _exit_codes[process.pid] = code
         del _children[process.pid]
         return False
     fields = _stat(process.pid)
@@ -94,6 +97,14 @@ def is_alive(process: ProcessId) -> bool:
         os.kill(process.pid, 0)
         return True
     return False
+
+
+def exit_code_of(process: ProcessId) -> int | None:
+    """Return how a process that was found to have ended did, minus the number of the signal if one ended it.
+
+    None if it was not started by this process, or still runs.
+    """
+    return None if is_alive(process) else _exit_codes.get(process.pid)
 
 
 def spawn(arguments: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None) -> ProcessId:
@@ -120,6 +131,7 @@ def spawn(arguments: Sequence[str], *, log: Path, environment: Mapping[str, str]
             start_new_session=True,
             env=variables,
         )
+    _exit_codes.pop(process.pid, None)  # of an earlier process of this id
     _children[process.pid] = process
     return identify(process.pid)
 

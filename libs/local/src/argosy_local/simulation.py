@@ -10,6 +10,8 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,19 +28,49 @@ from argosy_core.scheduler.memory.promised import GatheredNodes
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_local.lost_node import LostNode
 from argosy_local.node_files import without_impossible
-from argosy_simulation import START_US, JobTimes, World, WorldPlan, WorldSettings
+from argosy_simulation import START_US, JobTimes, ScalingPlan, World, WorldPlan, WorldSettings
 from argosy_workload.fcfs import simulate_fcfs
 from argosy_workload.model import NodeSet, Workload
 from argosy_workload.records import MOST_PLACED, GivenPromise, Placement, RunRecords, RunState
+from argosy_workload.report import ScalingSeries
+from argosy_workload.usage import read_usage
 
-__all__ = ["SCHEDULERS", "Progress", "Simulated", "simulate"]
+__all__ = ["SCHEDULERS", "Beside", "Progress", "Simulated", "simulate"]
 
 SCHEDULERS = ("flow", "fcfs")
 """What decides: the mesh in virtual time, or strict first come, first served."""
 Progress = Callable[[dict[str, int], float], None]
 """Is told the jobs by state and the virtual seconds that have passed."""
+_SHOWN_PODS = 4
+"""Pods whose sizes are shown one by one."""
+_MILLICORES = 1000.0
+_NEWS_S = 1
+"""How much longer than it says a run may take, seconds: one that takes just as long is not stopped before its end is
+heard of."""
 _TELL_STEPS = 100
 _TELL_PERIOD_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What happens beside the jobs."""
+
+    lost: LostNode | None = None
+    """A node that goes from the mesh with what runs there, and does not come back."""
+    scaling: ScalingPlan | None = None
+    """What pods use, so that agents resize them; None for pods that keep what they ask for."""
+
+    @staticmethod
+    def of(lost: LostNode | None, usage: tuple[Path, float] | None) -> Beside:
+        """Return what happens if pods use what a file says, None if none does, by steps of so many seconds.
+
+        Raises:
+            InvalidRequest: The file cannot be read, or says no uses.
+        """
+        return Beside(lost=lost, scaling=usage and ScalingPlan(uses=read_usage(usage[0]), step_s=usage[1]))
+
+
+_NOTHING_BESIDE = Beside()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +89,8 @@ class Simulated:
     """What was counted."""
     is_complete: bool = True
     """Whether it came to its end; False if the user stopped it."""
+    scaling: ScalingSeries | None = None
+    """Pods that were resized; None where nothing was."""
 
     @property
     def speed(self) -> float:
@@ -77,7 +111,7 @@ def simulate(
     seed: int = 0,
     tell: Progress | None = None,
     round_settings: Mapping[str, Any] | None = None,
-    lost: LostNode | None = None,
+    beside: Beside = _NOTHING_BESIDE,
 ) -> Simulated:
     """Run a workload in virtual time; if the user interrupts it, return what has happened until then.
 
@@ -88,15 +122,18 @@ def simulate(
         seed: Source of all chance; first come, first served draws nothing.
         tell: Is told the progress now and then.
         round_settings: Settings of the mesh's rounds that are not those for traces, by name, as job_order.
-        lost: A node that goes from the mesh with what runs there, and does not come back.
+        beside: What else happens.
 
     Raises:
-        InvalidRequest: No such scheduler, or a job fits no node.
+        InvalidRequest: No such scheduler, a job fits no node, or pods are to be resized where there is no mesh.
         InvariantViolation: The mesh did something that must never happen: a fault of Argosy.
     """
     if scheduler not in SCHEDULERS:
         raise InvalidRequest(f"{scheduler!r} is no scheduler; known are {', '.join(SCHEDULERS)}")
     started_s = time.perf_counter()
+    lost, scaling = beside.lost, beside.scaling
+    if scheduler == "fcfs" and scaling is not None:
+        raise InvalidRequest("first come, first served resizes no pods; leave out what they use, or take the mesh")
     if scheduler == "fcfs":
         records = simulate_fcfs(workload, nodes)
         ended_s = float(np.nanmax(records.finished_s, initial=0.0))
@@ -112,7 +149,7 @@ def simulate(
     settings = WorldSettings.for_traces()
     rounds = replace(settings.leader.round, **(round_settings or {}))
     settings = replace(settings, leader=replace(settings.leader, round=rounds))
-    world = World(_plan(workload, nodes), seed=seed, settings=settings)
+    world = World(replace(_plan(workload, nodes), scaling=scaling), seed=seed, settings=settings)
     if lost is not None:
         world.lose_node(lost.cluster, lost.node, lost.after_s)
     witness = _Witness(tell)
@@ -139,7 +176,44 @@ def simulate(
         real_s=time.perf_counter() - started_s,
         counters={**result.counters, **promises},
         is_complete=is_complete,
+        scaling=_scaling_series(world) if scaling is not None else None,
     )
+
+
+def _scaling_series(world: World) -> ScalingSeries:
+    """Return what the agents of all clusters have noted, added up by moment."""
+    sums: dict[float, npt.NDArray[np.float64]] = {}
+    for moment in (one for agent in world.agents for one in agent.moments):
+        sums[moment.at_s] = sums.get(moment.at_s, np.zeros(len(moment) - 1)) + np.array(moment[1:], np.float64)
+    at_s = sorted(sums)
+    rows = np.array([sums[moment_s] for moment_s in at_s]).reshape(-1, 7)
+    requested, approved, _, used, pods, short, resizes = rows.T
+    notes = {handle: moments for agent in world.agents for handle, moments in agent.pods.items()}
+    changes = {handle: sum(a.held != b.held for a, b in pairwise(one)) for handle, one in notes.items()}
+    shown = sorted(notes, key=lambda handle: (-changes[handle], handle))[:_SHOWN_PODS]
+    return ScalingSeries(
+        at_s=tuple(at_s),
+        requested=_cores(requested),
+        approved=_cores(approved),
+        used=_cores(used),
+        pod_count=tuple(int(count) for count in pods.tolist()),
+        short_ratio=float(short.sum() / max(pods.sum(), 1.0)),
+        resize_count=int(resizes.sum()),
+        pods={
+            f"of job {world.context.book.index(handle) + 1}": ScalingSeries(
+                at_s=tuple(one.at_s for one in notes[handle]),
+                requested=tuple(one.requested / _MILLICORES for one in notes[handle]),
+                approved=tuple(one.approved / _MILLICORES for one in notes[handle]),
+                used=tuple(one.used / _MILLICORES for one in notes[handle]),
+                resize_count=changes[handle],
+            )
+            for handle in shown
+        },
+    )
+
+
+def _cores(millicores: npt.NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple((millicores / _MILLICORES).tolist())
 
 
 def _plan(workload: Workload, nodes: NodeSet) -> WorldPlan:
@@ -181,7 +255,9 @@ def _options(workload: Workload) -> JobOptions | None:
     if np.isnan(workload.estimate_s).all() and np.isnan(workload.lifetime_s).all():
         return None
     estimate_s, nothing = workload.estimates_s(), JobOptions.unset(len(workload))
-    limit_s = estimate_s if workload.estimates_are_limits else nothing.time_limit_s
+    limit_s = nothing.time_limit_s
+    if workload.estimates_are_limits:
+        limit_s = estimate_s + (estimate_s >= 0) * np.int32(_NEWS_S)
     return replace(nothing, estimate_s=estimate_s, time_limit_s=limit_s, lifetime_s=workload.lifetimes_s())
 
 

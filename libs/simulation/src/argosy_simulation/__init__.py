@@ -14,7 +14,7 @@ Source: design section 2, `simulation`; section 7.
 """
 
 from argosy_simulation.drawing import draw_plan, draw_world
-from argosy_simulation.plan import START_US, ChangeRequestPlan, WorldPlan
+from argosy_simulation.plan import START_US, ChangeRequestPlan, ScalingPlan, WorldPlan
 from argosy_simulation.results import JobTimes, WorldResult
 from argosy_simulation.settings import FaultSettings, WorldSettings
 from argosy_simulation.world import World
@@ -24,6 +24,7 @@ __all__ = [
     "ChangeRequestPlan",
     "FaultSettings",
     "JobTimes",
+    "ScalingPlan",
     "World",
     "WorldPlan",
     "WorldResult",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState
-from argosy_core.job.tables.members import attempt_of, member_of
+from argosy_core.job.tables.members import Members, attempt_of, member_of, place_of
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement import CommitRequest
 from argosy_core.reconcile import Creates
@@ -86,7 +86,7 @@ class Audit:
             InvariantViolation: Another pod of the same member of the job runs, or one of another run of it.
         """
         running = self._running.setdefault(handle, {})
-        attempt, place = attempt_of(ordinal), (member_of(ordinal), position)
+        attempt, place = attempt_of(ordinal), (place_of(member_of(ordinal)), position)
         for known, other in running.items():
             if known == place or other != (cluster, attempt):
                 raise InvariantViolation(
@@ -97,7 +97,7 @@ class Audit:
     def pod_stopped(self, cluster: str, handle: int, ordinal: int, position: int) -> None:
         """Take note of a pod that does not run any more, if it did."""
         running = self._running.get(handle, {})
-        place = member_of(ordinal), position
+        place = place_of(member_of(ordinal)), position
         if running.get(place) == (cluster, attempt_of(ordinal)):
             del running[place]
             if not running:
@@ -128,10 +128,30 @@ class Audit:
         gangs = placed[classes.are_gangs(slots[placed])]
         for handle in np.unique(request.members.handle[gangs]).tolist():
             mine = gangs[request.members.handle[gangs] == handle]
+            least = classes.gangs[int(slots[mine[0]])].least_count
+            if (request.members.member[mine] >= least).all():
+                continue  # they join the others of their run
             if mine.size != classes.gangs[int(slots[mine[0]])].least_count:
                 raise InvariantViolation(
                     f"{sampler} placed {mine.size} members of gang {handle}, not all that it needs"
                 )
+
+    def placed(self, sampler: str, ledger: NodeLedger, members: Members, nodes: npt.NDArray[np.int32]) -> None:
+        """Take note of nodes that a sampler chose for what is leased to its cluster.
+
+        Args:
+            sampler: Who chose them.
+            ledger: Its ledger.
+            members: What was to be placed.
+            nodes: Node of each member that got one now, -1 for the others.
+
+        Raises:
+            InvariantViolation: One has no room for it.
+        """
+        chosen = np.flatnonzero(nodes >= 0)
+        requests = ledger.classes.requests[ledger.classes_of(members[chosen])].T
+        if ((requests > 0) & (ledger.nodes.free[:, nodes[chosen]] < 0)).any():
+            raise InvariantViolation(f"{sampler} placed a run on a node that has no room for it")
 
     def node_overcommitted(self, cluster: str, node: str, resource: str) -> None:
         """Take note of a pod for which its node has no room.

@@ -10,7 +10,7 @@ import numpy as np
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.reading.after import AfterUntil
 from argosy_core.job.states import JobState
-from argosy_core.job.tables.members import attempt_of, member_of
+from argosy_core.job.tables.members import attempt_of, member_of, place_of
 from argosy_core.nodes.table import DEFAULT_POD_COUNT
 from argosy_core.reconcile import Reconciler
 from argosy_core.resources import PODS
@@ -138,7 +138,9 @@ def _check_ledger(world: WorldParts, sampler: SamplerActor, live: set[tuple[int,
 def _more_pods(book: JobBook, handle: int, ordinal: int) -> int:
     """Return how many of its node's pods a member keeps from others beside its own."""
     definition = book.plan.classes[book.class_of(handle)]
-    is_whole = bool(definition.gang) and definition.gang[definition.member_groups[member_of(ordinal)]].whole_nodes
+    is_whole = (
+        bool(definition.gang) and definition.gang[definition.member_groups[place_of(member_of(ordinal))]].whole_nodes
+    )
     return DEFAULT_POD_COUNT - 1 if is_whole else 0
 
 

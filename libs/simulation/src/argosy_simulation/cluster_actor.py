@@ -12,12 +12,15 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from argosy_core.errors import InvalidRequest
 from argosy_core.job.states import FailureKind, ObjectState
+from argosy_core.job.tables.members import Members
 from argosy_core.nodes import NodeSpec
+from argosy_core.placement import PlaceReply
 from argosy_core.reconcile import CreateResponses, Creates, DeleteResponses, Deletes
 from argosy_core.resources import PODS
 from argosy_simulation.agenda import Agenda, Process
@@ -26,6 +29,7 @@ from argosy_simulation.cluster_changes import (
     Key,
     NodeChange,
     ObjectChange,
+    PodResized,
     Scope,
     TakeChanges,
     TakeListing,
@@ -37,7 +41,7 @@ from argosy_simulation.network import Network
 from argosy_simulation.plan import POD, JobBook
 from argosy_simulation.settings import WorldSettings
 
-__all__ = ["ClusterActor"]
+__all__ = ["ClusterActor", "RunningPod"]
 
 _CREATED, _RUNNING = int(ObjectState.CREATED), int(ObjectState.RUNNING)
 _SUCCEEDED, _FAILED = int(ObjectState.SUCCEEDED), int(ObjectState.FAILED)
@@ -63,6 +67,23 @@ class _Object:
     """Somebody may take its labels away."""
     repeated: bool = False
     """A pod of its name was there before and is gone without anybody having reported it."""
+    started_us: int = 0
+    """When it began to run."""
+    requests: tuple[tuple[str, int], ...] | None = None
+    """What it asks for since it was resized; None before."""
+    version: int = 1
+    """Grows with each resize."""
+
+
+class RunningPod(NamedTuple):
+    """A pod that runs, as an agent sees it."""
+
+    key: Key
+    uid: int
+    version: int
+    requests: tuple[tuple[str, int], ...]
+    """What it asks for now, itself included."""
+    started_us: int
 
 
 class ClusterActor(Process):
@@ -110,6 +131,10 @@ class ClusterActor(Process):
         self.watches: list[Watch] = []
         self.dark = False
         """Whether nothing reaches it, and nothing runs in it."""
+        self.placer: Callable[[Members], PlaceReply | None] = lambda _: None
+        """Its newest sampler's way to place what is leased to the cluster; None is no answer."""
+        self.on_start: Callable[[], None] = lambda: None
+        """Is told that a pod began to run; an agent's."""
         for spec in nodes:
             self._add_node(spec)
 
@@ -193,6 +218,7 @@ class ClusterActor(Process):
             rows = [NodeChange(name, spec) for name, spec in self.nodes.items()]
         else:
             rows = [self._show(key, item, gone=False) for key, item in self.objects.items()]
+            rows.extend(PodResized(one.uid, one.requests) for one in self.objects.values() if one.requests is not None)
             rows.extend(self._unmanaged_pods.values())
         position = self._base[scope] + len(self._history[scope])
         self._agenda.after(self._network.draw_s(self._settings.call_s), owner, take, rows, position)
@@ -284,6 +310,13 @@ class ClusterActor(Process):
     ) -> None:
         """Call: look for objects by name; what is there gets its labels back."""
         self._call(owner, self._find, lookups, take)
+
+    def place(self, owner: Process, members: Members, take: Callable[[Members, PlaceReply | None], None]) -> None:
+        """Call the cluster's sampler: choose nodes for members of runs."""
+        self._call(owner, self._place, members, take)
+
+    def _place(self, members: Members) -> PlaceReply | None:
+        return self.placer(members)
 
     def _call(self, owner: Process, action: Callable[..., object], what: object, take: Callable[..., None]) -> None:
         """Let a call arrive, late, twice or not at all, and its answer, or none."""
@@ -423,7 +456,7 @@ class ClusterActor(Process):
         before any executor saw it is made again, although the sampler saw it go and gave its room to another.
         """
         free = self._free[item.node]
-        for resource, amount in self._asks(key):
+        for resource, amount in self._asks(key, item):
             if free.get(resource, 0) < amount:
                 on_node = [other for other in self.objects.values() if other.node == item.node and other.booked]
                 crowded = any(unmanaged_pod.node == item.node for unmanaged_pod in self._unmanaged_pods.values())
@@ -432,16 +465,16 @@ class ClusterActor(Process):
                 item.state, item.failure = _FAILED, _INFRASTRUCTURE
                 return
         item.booked = True
-        self._book_room(key, item.node, -1)
+        self._book_room(key, item, -1)
 
-    def _asks(self, key: Key) -> tuple[tuple[str, int], ...]:
+    def _asks(self, key: Key, item: _Object) -> tuple[tuple[str, int], ...]:
         """Return what a pod asks for."""
-        return self._book.requests_of(*key)
+        return self._book.requests_of(*key) if item.requests is None else item.requests
 
-    def _book_room(self, key: Key, node: str, sign: int) -> None:
+    def _book_room(self, key: Key, item: _Object, sign: int) -> None:
         """Take (-1) or give back (+1) what a pod asks for."""
-        free = self._free[node]
-        for resource, amount in self._asks(key):
+        free = self._free[item.node]
+        for resource, amount in self._asks(key, item):
             free[resource] = free.get(resource, 0) + sign * amount
 
     def _start(self, key: Key, uid: int) -> None:
@@ -450,8 +483,9 @@ class ClusterActor(Process):
             return
         handle, attempt, position = key
         self._audit.pod_started(self.name, handle, attempt, position)
-        item.state = _RUNNING
+        item.state, item.started_us = _RUNNING, self._agenda.now_us
         self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+        self.on_start()
         run_s = self._book.run_s(handle, position)
         if np.isfinite(run_s):
             self._agenda.after(run_s, self, self._finish, key, uid)
@@ -482,9 +516,39 @@ class ClusterActor(Process):
         """Let a pod give back what it holds."""
         if item.booked:
             item.booked = False
-            self._book_room(key, item.node, 1)
+            self._book_room(key, item, 1)
         if item.kind == POD:
             self._audit.pod_stopped(self.name, *key)
+
+    # --- sizes --------------------------------------------------------------------------------------------------------
+
+    def running_pods(self) -> list[RunningPod]:
+        """Return the pods that run."""
+        return [
+            RunningPod(key, item.uid, item.version, self._asks(key, item), item.started_us)
+            for key, item in self.objects.items()
+            if item.kind == POD and item.state == _RUNNING and not item.deleting
+        ]
+
+    def resize(self, key: Key, version: int, amounts: dict[str, int]) -> int:
+        """Give a pod another size, at once; return its version then, 0 if it is not there or at another one.
+
+        Raises:
+            InvalidRequest: Its node has no room.
+        """
+        item = self.objects.get(key)
+        if item is None or item.state != _RUNNING or item.version != version or not item.booked:
+            return 0
+        before = self._asks(key, item)
+        free = self._free[item.node]
+        if any(amounts.get(name, amount) - amount > free.get(name, 0) for name, amount in before):
+            raise InvalidRequest("the node has no room for that size")
+        self._book_room(key, item, 1)
+        item.requests = tuple((name, amounts.get(name, amount)) for name, amount in before)
+        item.version += 1
+        self._book_room(key, item, -1)
+        self._tell(Scope.OBJECTS, PodResized(item.uid, item.requests))
+        return item.version
 
     def unfinished_pods(self) -> set[tuple[int, int]]:
         """Return (handle, ordinal) of the pods that have not ended."""

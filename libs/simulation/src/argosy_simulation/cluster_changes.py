@@ -19,6 +19,7 @@ __all__ = [
     "Key",
     "NodeChange",
     "ObjectChange",
+    "PodResized",
     "Scope",
     "TakeChanges",
     "TakeListing",
@@ -61,6 +62,14 @@ class ObjectChange(NamedTuple):
     """FailureKind."""
     is_labelled: bool = True
     """Whether it carries our labels; an executor's lists and watches leave out what does not."""
+
+
+class PodResized(NamedTuple):
+    """A pod of ours that has another size than it asked for."""
+
+    uid: int
+    requests: tuple[tuple[str, int], ...]
+    """What it asks for now, itself included."""
 
 
 class UnmanagedPod(NamedTuple):

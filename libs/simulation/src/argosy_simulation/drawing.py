@@ -16,12 +16,13 @@ from argosy_core.job.reading.options import JobOptions
 from argosy_core.leader import MachineSettings
 from argosy_core.nodes import NodeSpec
 from argosy_core.scheduler import RoundSettings
-from argosy_simulation.plan import ChangeRequestPlan, WorldPlan
+from argosy_simulation.plan import REPLACING_LAYOUTS, ChangeRequestPlan, WorldPlan
 from argosy_simulation.settings import FaultSettings, WorldSettings
 from argosy_simulation.world import World
 
 __all__ = [
     "chain_plan",
+    "delegated_plan",
     "draw_plan",
     "draw_world",
     "gang_plan",
@@ -43,6 +44,7 @@ def draw_world(  # noqa: PLR0913 - one argument per thing that may be in the wor
     waiting: bool = False,
     gangs: bool = False,
     capped: bool = False,
+    delegated: bool = False,
     check_steps: int = 1,
     make_plugins: Callable[[], Mapping[str, object]] = dict,
 ) -> World:
@@ -56,6 +58,7 @@ def draw_world(  # noqa: PLR0913 - one argument per thing that may be in the wor
         waiting: Whether some jobs are held for a while, preempted, and some wait for others.
         gangs: Whether about a third of the jobs are gangs.
         capped: Whether shares cap what queues hold, where many jobs have lifetimes, and all end.
+        delegated: Whether some clusters, perhaps all, place by themselves.
         check_steps: After how many events the memories are checked; what truly happens is checked always.
         make_plugins: Makes the plugins of each leader anew.
     """
@@ -66,6 +69,7 @@ def draw_world(  # noqa: PLR0913 - one argument per thing that may be in the wor
     plan = _wait_plan(plan, np.random.default_rng([seed, 43]), until_s) if waiting else plan
     plan = gang_plan(plan, np.random.default_rng([seed, 47])) if gangs else plan
     plan = lifetime_plan(plan, np.random.default_rng([seed, 53])) if capped else plan
+    plan = delegated_plan(plan, np.random.default_rng([seed, 59])) if delegated else plan
     settings = WorldSettings(
         leader=MachineSettings(
             round=RoundSettings(
@@ -96,6 +100,14 @@ def draw_world(  # noqa: PLR0913 - one argument per thing that may be in the wor
     if wide:
         faults = _widen_faults(faults, wide_rng)
     return World(plan, seed=seed, settings=settings, faults=faults)
+
+
+def delegated_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
+    """Return a plan in which half of the clusters, at least one, place by themselves."""
+    names = [name for name, _ in plan.clusters]
+    chosen = rng.random(len(names)) < 0.5
+    chosen[rng.integers(len(names))] = True
+    return replace(plan, delegated=frozenset(name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen))
 
 
 def _draw_faults(rng: np.random.Generator, until_s: float) -> FaultSettings:
@@ -177,6 +189,8 @@ def lifetime_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
 def gang_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
     """Return a plan in which about a third of the jobs are gangs, each of which fits some cluster.
 
+    Every second job lets members be replaced, and gangs of the first kind may grow.
+
     Nodes are alike, and one of a cluster may hold a pod that never ends.
 
     Args:
@@ -190,19 +204,22 @@ def gang_plan(plan: WorldPlan, rng: np.random.Generator) -> WorldPlan:
         most = min(node_count * (4000 // cpu), 8)
         first = int(rng.integers(1, most + 1))
         pod = SchedulingClass(requests=(("cpu", cpu), ("memory", _GIB)))
+        grows_to = most if number == 0 else 0
         sizes = [first, *([most - first] if number == 1 and first < most else [])]
-        classes.append(
-            SchedulingClass.of_gang(
-                [GangGroup(pod=pod, minimum=size, maximum=size, whole_nodes=number == 2) for size in sizes]
-            )
-        )
+        groups = [
+            GangGroup(pod=pod, minimum=size, maximum=max(size, grows_to), whole_nodes=number == 2) for size in sizes
+        ]
+        classes.append(SchedulingClass.of_gang(groups))
     of_gang = (rng.random(len(plan)) < 0.35) & np.isfinite(plan.run_s)
     chosen = rng.integers(len(plan.classes), len(classes), len(plan))
+    replaces = np.arange(len(plan)) % 2 == 0
     return replace(
         plan,
         classes=tuple(classes),
         class_index=np.where(of_gang, chosen, plan.class_index).astype(np.int32),
-        layout=np.where(of_gang, plan.layout % 2, plan.layout).astype(np.int32),
+        layout=np.where(of_gang, np.where(replaces, REPLACING_LAYOUTS[0], 0) + plan.layout % 2, plan.layout).astype(
+            np.int32
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -18,9 +18,9 @@ import numpy as np
 from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
 from argosy_core.job.reading.options import UNSET, JobOptions
-from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, ObjectState, RunState, next_job_state
+from argosy_core.job.states import IS_RUN_TERMINAL, JobEventKind, JobState, ObjectState, next_job_state
 from argosy_core.job.tables.members import Members, attempt_of
-from argosy_core.job.tables.rows import HeldAmounts, ObjectUpdates, RunUpdates
+from argosy_core.job.tables.rows import ObjectUpdates, RunUpdates
 from argosy_core.leader.events import ClusterSettings, Origin, OriginKind
 from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import (
@@ -37,8 +37,10 @@ from argosy_core.scheduler import (
 from argosy_simulation.agenda import Process
 from argosy_simulation.plan import JobBook
 from argosy_simulation.results import JobTimes
+from argosy_simulation.run_notes import note_held, note_nodes
+from argosy_simulation.stored_rows import JobRow, LogRecord, RunRow, held_of, keys_of
 
-__all__ = ["Change", "DurableStore", "JobRow", "LogRecord", "RunRow"]
+__all__ = ["Change", "DurableStore"]
 
 Change: TypeAlias = "Int64s | ChangeRequestColumns | str"
 """News for the leader: indices of accepted jobs, change requests, or the name of a cluster whose settings changed."""
@@ -46,94 +48,6 @@ _LEASED = int(ObjectState.LEASED)
 _UNKNOWN = int(ObjectState.UNKNOWN)
 _RUNNING = int(ObjectState.RUNNING)
 _CANCELLED = int(JobState.CANCELLED)
-_FAILURES = (int(RunState.FAILED), int(RunState.LOST))
-
-
-@dataclass(slots=True)
-class RunRow:
-    """A row of `runs`, a member of a run, with those of its objects."""
-
-    cluster: str
-    node: str
-    objects: list[int]
-    """State of each object by position."""
-    start_time_us: int = 0
-    """When its first pod ran, as stored with its objects; 0 not yet."""
-    state: int = _LEASED
-    ended: bool = False
-    failure: int = 0
-    """FailureKind that it ended with."""
-    exit_code: int = 0
-    """Exit code that it ended with."""
-    reason: str = ""
-    """Why it ended."""
-    held: dict[str, int] = field(default_factory=dict)
-    """What it holds, of what is not as its class says."""
-    charge_core_s: int = 0
-    """What its run takes of its queue's excess flow budget, core-seconds."""
-    lease_time_us: int = 0
-    """When it was leased."""
-    end_time_us: int = 0
-    """When it ended."""
-
-
-@dataclass(slots=True)
-class JobRow:
-    """A row of `jobs` with its runs."""
-
-    index: int
-    submit_time_us: int
-    priority: int
-    state: int = 0
-    """0 while open, else the terminal JobState."""
-    change_request: bool = False
-    """A cancel request is set."""
-    held: bool = False
-    """It is held."""
-    preempt_attempt: int = 0
-    """Attempt that somebody asked to preempt, 0 for none."""
-    may_run: bool = True
-    """It has not been held ever since it was submitted."""
-    live_attempt: int = 0
-    """Attempt of the live run, 0 if none."""
-    runs: dict[int, RunRow] = field(default_factory=dict)
-    """Members of runs by attempt and member, see `ordinal_of`."""
-    failed_time_us: int = 0
-    """When the last of its runs that failed ended; 0 if none has."""
-    event_state: int = 0
-    """State that its events have led to; 0 before the first."""
-
-    def note_request(self, *, priority: int | None, held: bool | None, preempt: bool) -> bool:
-        """Note what somebody asks of the job, which is to cancel it if it is nothing else; return whether it is new."""
-        before = self.priority, self.held, self.preempt_attempt, self.change_request
-        if preempt:
-            self.preempt_attempt = self.live_attempt or self.preempt_attempt
-        elif priority is not None:
-            self.priority = priority
-        elif held is not None:
-            self.held, self.may_run = held, self.may_run or not held
-        else:
-            self.change_request = True
-        return before != (self.priority, self.held, self.preempt_attempt, self.change_request)
-
-    def members(self) -> dict[int, RunRow]:
-        """Return the members of the live run, those that ended among them."""
-        return {ordinal: run for ordinal, run in self.runs.items() if attempt_of(ordinal) == self.live_attempt}
-
-    def failure_count(self) -> int:
-        """Return how many runs that are over have failed or were lost."""
-        failed = {attempt_of(ordinal) for ordinal, run in self.runs.items() if run.state in _FAILURES}
-        return len(failed - {self.live_attempt})
-
-
-@dataclass(frozen=True, slots=True)
-class LogRecord:
-    """A record of the log."""
-
-    position: int
-    epoch: int
-    plan: LeasePlan | None
-    """None for a marker."""
 
 
 class DurableStore(Process):
@@ -163,6 +77,7 @@ class DurableStore(Process):
         """(cluster, role) -> highest incarnation bound."""
         self.forgotten: set[str] = set()
         self.cordoned: set[str] = set()
+        self.delegated: set[str] = set(book.plan.delegated)
         """Clusters that somebody declared gone and that have not come back."""
         self.deduplication: dict[int, None] = {}
         """Client ids that became a job; a job's client id is its index."""
@@ -257,7 +172,12 @@ class DurableStore(Process):
 
     def cluster_settings(self, cluster: str) -> ClusterSettings:
         """Return what was decided about a cluster."""
-        return ClusterSettings(name=cluster, cordoned=cluster in self.cordoned, forgotten=cluster in self.forgotten)
+        return ClusterSettings(
+            name=cluster,
+            cordoned=cluster in self.cordoned,
+            forgotten=cluster in self.forgotten,
+            delegated=cluster in self.delegated,
+        )
 
     # --- leaders ------------------------------------------------------------------------------------------------------
 
@@ -329,8 +249,11 @@ class DurableStore(Process):
         self._check_numbers(transaction.events)
         self._end_runs(transaction.run_ends)
         refused = self._insert_runs(transaction)
+        self._add_members(transaction)
         if transaction.held is not None:
-            self._set_held(transaction.held)
+            note_held(self.jobs, transaction.held)
+        if transaction.placed is not None:
+            note_nodes(self.jobs, transaction.placed)
         for updates in transaction.objects:
             self._update_objects(updates)
         for cluster, updates in transaction.ended_objects:
@@ -407,6 +330,30 @@ class DurableStore(Process):
                 job.live_attempt = attempt
         return [handle for handle, refused in is_refused.items() if refused]
 
+    def _add_members(self, transaction: Transaction) -> None:
+        """Insert members that runs under way get, with their objects.
+
+        Raises:
+            InvariantViolation: Their run is not live, or one has a row already.
+        """
+        runs, objects = transaction.added_runs, transaction.added_objects
+        if runs is None or objects is None:
+            return
+        keys = Members.of(runs.handle, runs.attempt, runs.member)
+        counts = Counter(Members.of(objects.handle, objects.attempt, objects.member).pairs())
+        places = zip(runs.cluster_index.tolist(), runs.node_index.tolist(), runs.lease_time_us.tolist(), strict=True)
+        for (handle, ordinal), (cluster, node, lease_us) in zip(keys.pairs(), places, strict=True):
+            job = self.jobs[handle]
+            if job.state or job.live_attempt != attempt_of(ordinal) or ordinal in job.runs:
+                raise InvariantViolation(f"job {job.index} gets member {ordinal}, which its run cannot have")
+            job.runs[ordinal] = RunRow(
+                runs.clusters[cluster],
+                runs.nodes[node],
+                [_LEASED] * counts[handle, ordinal],
+                charge_core_s=next(iter(job.members().values())).charge_core_s,
+                lease_time_us=lease_us,
+            )
+
     def _update_objects(self, updates: ObjectUpdates, cluster: str = "") -> None:
         """Move objects on, those of one cluster only if it is named; what ended absorbs."""
         keys = Members.of(updates.handle, updates.attempt, updates.member)
@@ -420,13 +367,6 @@ class DurableStore(Process):
             if not IS_RUN_TERMINAL[known] and (state > known or (known == _UNKNOWN and state >= _RUNNING)):
                 run.objects[place] = state
                 run.start_time_us = run.start_time_us or start_us
-
-    def _set_held(self, held: HeldAmounts) -> None:
-        """Note what live runs hold."""
-        for (handle, ordinal), amounts in zip(held.members.pairs(), held.amounts.tolist(), strict=True):
-            run = self.jobs[handle].runs[ordinal]
-            if not run.ended:
-                run.held = {name: amount for name, amount in zip(held.names, amounts, strict=True) if amount >= 0}
 
     def _end_runs(self, ends: list[RunUpdates]) -> None:
         """End live runs.
@@ -449,7 +389,7 @@ class DurableStore(Process):
                             f"run {handle}/{ordinal} ends as if it had begun at {start_us}, not {run.start_time_us}"
                         )
                     run.ended, run.state, run.failure, run.exit_code = True, state, failure, exit_code
-                    run.end_time_us = end_us
+                    run.end_time_us, run.start_time_us = end_us, start_us
                     run.reason = updates.reasons[reason] if reason >= 0 else ""
                     if all(other.ended for other in job.members().values()):
                         job.live_attempt = 0
@@ -497,11 +437,11 @@ class DurableStore(Process):
             for ordinal, run in sorted(job.members().items())
         ]
         live, ended = [one for one in members if not one[2].ended], [one for one in members if one[2].ended]
-        keys = _keys(live)
+        keys = keys_of(live)
         clusters = sorted({run.cluster for _, _, run in live})
         nodes = sorted({run.node for _, _, run in live})
         objects = [(place, state, run.start_time_us) for _, _, run in live for place, state in enumerate(run.objects)]
-        of_objects = _keys([one for one in live for _ in one[2].objects])
+        of_objects = keys_of([one for one in live for _ in one[2].objects])
         sets = sorted(set(columns.job_set.tolist()))
         return LoadedColumns(
             jobs=replace(self.with_states(columns), options=_held_now(columns, jobs)),
@@ -528,15 +468,16 @@ class DurableStore(Process):
                 start_time_us=np.array([o[2] for o in objects], dtype=np.int64),
             ),
             ended_members=EndedMembers(
-                members=_keys(ended),
+                members=keys_of(ended),
                 state=np.array([run.state for _, _, run in ended], dtype=np.int8),
                 failure=np.array([run.failure for _, _, run in ended], dtype=np.int8),
                 exit_code=np.array([run.exit_code for _, _, run in ended], dtype=np.int32),
+                start_time_us=np.array([run.start_time_us for _, _, run in ended], dtype=np.int64),
                 reasons=tuple(run.reason for _, _, run in ended),
             )
             if ended
             else None,
-            held=_held([one for one in live if one[2].held]),
+            held=held_of([one for one in live if one[2].held]),
             round_state=self.round_state,
             preempted=_preempted(jobs),
             job_sets=tuple(self._book.job_set_views({key: self.event_numbers.get(key, 0) for key in sets})),
@@ -555,17 +496,3 @@ def _preempted(jobs: list[JobRow]) -> Int32s | None:
     """Return which attempts of jobs somebody asked to preempt, 0 for none; None if nobody asked."""
     attempts = np.array([job.preempt_attempt for job in jobs], dtype=np.int32)
     return attempts if attempts.any() else None
-
-
-def _keys(rows: list[tuple[int, int, RunRow]]) -> Members:
-    """Return the keys of members."""
-    return Members(np.array([row[0] for row in rows], np.int64), np.array([row[1] for row in rows], np.int64))
-
-
-def _held(rows: list[tuple[int, int, RunRow]]) -> HeldAmounts | None:
-    """Return what members hold that is not as their classes say."""
-    if not rows:
-        return None
-    names = tuple(sorted({name for _, _, run in rows for name in run.held}))
-    amounts = [[run.held.get(name, -1) for name in names] for _, _, run in rows]
-    return HeldAmounts(members=_keys(rows), names=names, amounts=np.array(amounts, dtype=np.int64))

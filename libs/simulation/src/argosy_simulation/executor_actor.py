@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.job.tables.members import Members
+from argosy_core.placement import PlaceReply
 from argosy_core.reconcile import (
     CreateResponses,
     Creates,
@@ -153,6 +154,8 @@ class ExecutorActor(Process):
             self.cluster.delete(self, actions.deletes, self._take_deleted)
         if actions.lookups is not None:
             self._look(actions.lookups)
+        if actions.places is not None:
+            self.cluster.place(self, actions.places, self._take_placed)
         if self.reconciler.wants_listing:
             self._list()
         self._report_soon()
@@ -213,6 +216,10 @@ class ExecutorActor(Process):
             self._news()
 
         self.cluster.find(self, lookups, take_found)
+
+    def _take_placed(self, members: Members, reply: PlaceReply | None) -> None:
+        self.reconciler.take_place_response(members, reply, self._now())
+        self._news()
 
     # --- the leader ---------------------------------------------------------------------------------------------------
 

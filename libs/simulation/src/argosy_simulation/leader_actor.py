@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 from argosy_core.arrays import Int64s
 from argosy_core.errors import InvariantViolation, StateConflict
-from argosy_core.job.tables.rows import HeldAmounts
+from argosy_core.job.tables.rows import HeldAmounts, PlacedNodes
 from argosy_core.leader import LeaderMachine, Phase
 from argosy_core.leader.events import (
     AmountsHeld,
@@ -29,6 +29,7 @@ from argosy_core.leader.events import (
     Loaded,
     MarkerPublished,
     Moment,
+    NodesChosen,
     PluginAnswered,
     Published,
     ReadRecord,
@@ -49,6 +50,7 @@ from argosy_core.leader.instructions import (
     Instruction,
     Listen,
     Load,
+    NoteExcess,
     Publish,
     PublishMarker,
     ReadChanges,
@@ -137,6 +139,7 @@ class LeaderActor(Process):
             Acknowledge: self._acknowledge,
             Close: self._close,
             CallPlugin: lambda call: self._later(self._call_plugin, call),
+            NoteExcess: lambda _: None,
             Warn: self._warn,
         }
         self._do(self.machine.start(self._now()))
@@ -226,8 +229,13 @@ class LeaderActor(Process):
             self.context.agenda.at(due_us, self, self._tick, due_us)
 
     def _tick(self, due_us: int) -> None:
-        if due_us == self._timer_us:
-            self._timer_us = 0
+        if due_us != self._timer_us:
+            return
+        self._timer_us = 0
+        due_s = self.machine.due_s()
+        if due_s is not None and due_s * 1e6 > due_us:
+            self._set_timer()  # what was due has been done meanwhile
+        else:
             self.feed(Tick())
 
     def _call_plugin(self, call: CallPlugin) -> None:
@@ -431,6 +439,8 @@ class LeaderActor(Process):
         self._send(sent.session, "take_placements", self.epoch, sent.placements, sent.classes, repeatable=False)
 
     def _send_sample(self, sent: SendSample) -> None:
+        if sent.dropped_classes:
+            self._send(sent.session, "forget_classes", self.epoch, sent.dropped_classes, repeatable=False)
         self._send(sent.session, "answer_sample", self.epoch, sent.request, sent.classes, repeatable=False)
 
     def _send_commit(self, sent: SendCommit) -> None:
@@ -450,6 +460,12 @@ class LeaderActor(Process):
         session = self._sessions.get(stream)
         if session is not None:
             self.feed(AmountsHeld(session=session, held=held))
+
+    def take_nodes(self, stream: Stream, placed: PlacedNodes) -> None:
+        """Take where a sampler placed what is leased to its cluster."""
+        session = self._sessions.get(stream)
+        if session is not None:
+            self.feed(NodesChosen(session=session, placed=placed))
 
     def take_ready(self, stream: Stream) -> None:
         """Take a sampler's word that it may be asked."""

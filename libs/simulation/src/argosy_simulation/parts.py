@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from argosy_core.errors import InvariantViolation
 from argosy_simulation.agenda import Agenda, Process
+from argosy_simulation.agent_actor import AgentActor
 from argosy_simulation.api_role import ApiRole
 from argosy_simulation.audit import Audit
 from argosy_simulation.cluster_actor import ClusterActor
@@ -92,6 +93,8 @@ class WorldParts:
         """The newest sampler of each cluster, dead or alive."""
         self.executors = [self._start_executor(index) for index in range(len(self.clusters))]
         """The newest executor of each cluster, dead or alive."""
+        self.agents = [] if plan.scaling is None else [self._start_agent(at) for at in range(len(self.clusters))]
+        """The agent of each cluster, if pods are resized."""
         self.api: ApiRole | None = None
         """Whoever takes calls, if it may die; else calls are transactions."""
         if with_api:
@@ -204,6 +207,9 @@ class WorldParts:
 
     def _start_sampler(self, index: int) -> SamplerActor:
         return SamplerActor(self.context, self.clusters[index], self._next_incarnation("sampler", index))
+
+    def _start_agent(self, index: int) -> AgentActor:
+        return AgentActor(self.context, self.clusters[index], find_sampler=lambda: self.samplers[index])
 
     def _start_executor(self, index: int) -> ExecutorActor:
         executor = ExecutorActor(self.context, self.clusters[index], self._next_incarnation("executor", index))

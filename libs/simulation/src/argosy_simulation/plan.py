@@ -20,14 +20,24 @@ from argosy_core.job.reading.after import AfterJobs, AfterUntil
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.reading.families import Parent, family_marks
 from argosy_core.job.reading.options import JobOptions
-from argosy_core.job.reading.retry_rules import RetryRules, with_rules
-from argosy_core.job.tables.members import member_of
+from argosy_core.job.reading.retry_rules import ReplacedMembers, RetryRules, with_rules
+from argosy_core.job.reading.scaling import SCALED, Scaling
+from argosy_core.job.tables.members import member_of, place_of
 from argosy_core.nodes import NodeSpec
 from argosy_core.queueing import QueueLimits
 from argosy_core.resources import PODS
 from argosy_core.scheduler import JobColumns, JobSetView, QueueView, SpecReference
 
-__all__ = ["CONFIG_MAP", "POD", "START_US", "ChangeRequestPlan", "JobBook", "WorldPlan"]
+__all__ = [
+    "CONFIG_MAP",
+    "POD",
+    "REPLACING_LAYOUTS",
+    "START_US",
+    "ChangeRequestPlan",
+    "JobBook",
+    "ScalingPlan",
+    "WorldPlan",
+]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -40,9 +50,19 @@ _DAY: Final = 20_000
 _VERSION: Final = 7 << 12
 """Upper half of an id that is well formed."""
 _FIRST_HANDLE: Final = (_DAY << DAY_SHIFT) + 1
-_LAYOUTS: Final = ((POD,), (CONFIG_MAP, POD), (POD, POD), (CONFIG_MAP, POD, POD, POD), (CONFIG_MAP, POD))
-_STOP_AFTER_S: Final = (0.0, 0.0, 0.0, 0.0, 40.0)
+_LAYOUTS: Final = (
+    (POD,), (CONFIG_MAP, POD), (POD, POD), (CONFIG_MAP, POD, POD, POD), (CONFIG_MAP, POD), (POD,), (CONFIG_MAP, POD)
+)  # fmt: skip
+_STOP_AFTER_S: Final = (0.0, 0.0, 0.0, 0.0, 40.0, 0.0, 0.0)
 """For how long jobs of each layout wait for an executor that is not heard of; 0 for ever."""
+REPLACING_LAYOUTS: Final = (5, 6)
+"""Layouts of jobs of which members are replaced while the others run: lost ones, and all."""
+_RULES: Final = tuple(
+    RetryRules(stop_after_s=stop_after_s, replaced_members=replaced)
+    for stop_after_s, replaced in zip(
+        _STOP_AFTER_S, (*[ReplacedMembers.NONE] * 5, ReplacedMembers.LOST, ReplacedMembers.ALL), strict=True
+    )
+)
 _BODIES: Final = tuple(
     json.dumps([{"kind": kind} for kind in kinds], separators=(",", ":")).encode() for kinds in _LAYOUTS
 )
@@ -65,6 +85,41 @@ class ChangeRequestPlan:
     """True to hold, False to release; None for neither."""
     preempt: bool = False
     """To preempt. Without any of the three, to cancel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScalingPlan:
+    """What pods would use while they run, so that agents resize them, up to what they ask for."""
+
+    uses: npt.NDArray[np.float64]
+    """(machine, step) part of what a pod asks for that it would use, from 0 to 1: job i does as machine i does, counted
+    around, from its start on, and again from the first step."""
+    step_s: float
+    """Length of a step, seconds; as often do agents look."""
+    units: int = 8
+    """How many compute units a pod's request is; it has one at least."""
+
+    def __post_init__(self) -> None:
+        """Refuse uses that are none.
+
+        Raises:
+            InvalidRequest: There is no machine or step, a use is not from 0 to 1, or step or units are none.
+        """
+        if self.uses.ndim != 2 or not self.uses.size or not ((self.uses >= 0) & (self.uses <= 1)).all():
+            raise InvalidRequest("what pods use must be a table of machines and steps, each value from 0 to 1")
+        if not 0 < self.step_s < float("inf") or self.units < 1:
+            raise InvalidRequest("the step of what pods use must be above 0 seconds, and their units at least 1")
+
+    def use_ratios(self, jobs: Int64s, ages_s: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return which part of what they ask for pods would use.
+
+        Args:
+            jobs: (n,) indices of their jobs.
+            ages_s: (n,) for how long each has run, seconds.
+        """
+        steps = (ages_s / self.step_s).astype(np.int64) % self.uses.shape[1]
+        ratios: npt.NDArray[np.float64] = self.uses[jobs % len(self.uses), steps]
+        return ratios
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,6 +162,10 @@ class WorldPlan:
     """Name of a queue -> name of the one above it."""
     limits: Mapping[str, QueueLimits] = field(default_factory=dict)
     """Limits of queues that have any, by name."""
+    delegated: frozenset[str] = frozenset()
+    """Names of clusters that place by themselves from the start."""
+    scaling: ScalingPlan | None = None
+    """What pods would use; None if nothing is resized."""
 
     def __post_init__(self) -> None:
         """Refuse columns that do not fit each other.
@@ -151,9 +210,9 @@ class JobBook:
         self.definitions = {number: c.definition() for number, c in enumerate(self.plan.classes, 1)}
         self.specs = tuple(
             SpecReference(
-                hash=hashlib.blake2b(body + b" " * bool(_STOP_AFTER_S[place]), digest_size=16).digest(),
+                hash=hashlib.blake2b(body + b" " * _spec_mark(place), digest_size=16).digest(),
                 day=_DAY,
-                layout=_layout_json(_LAYOUTS[place], _STOP_AFTER_S[place]),
+                layout=_layout_json(_LAYOUTS[place], _RULES[place]),
             )
             for place, body in enumerate(_BODIES)
         )
@@ -191,13 +250,29 @@ class JobBook:
         definition = self.plan.classes[self.class_of(handle)]
         requests = definition.requests
         if definition.gang:
-            requests = definition.gang[definition.member_groups[member_of(ordinal)]].pod.requests
+            requests = definition.gang[definition.member_groups[place_of(member_of(ordinal))]].pod.requests
         pods = self.pods_of(handle)
         if len(pods) > 1:
             is_last = position == pods[-1]
             parts = [(name, *divmod(amount, len(pods))) for name, amount in requests]
             requests = tuple((name, share + rest * is_last) for name, share, rest in parts)
         return (*requests, (PODS, 1))
+
+    def scaling_of(self, handle: int) -> Scaling | None:
+        """Return within what the pod of a job is resized; None if it is not, as one of several pods.
+
+        It begins with what it asks for, which is the most that it may have.
+        """
+        plan = self.plan.scaling
+        if plan is None:
+            return None
+        definition = self.plan.classes[self.class_of(handle)]
+        amounts = dict(definition.requests)
+        most = tuple(amounts.get(name, 0) for name in SCALED)
+        unit = tuple(amount // plan.units for amount in most)
+        if definition.gang or len(self.pods_of(handle)) > 1 or min(unit) < 1:
+            return None
+        return Scaling(least=unit, most=most, unit=unit)
 
     def run_s(self, handle: int, position: int) -> float:
         """Return how long a pod runs, seconds; infinite if it never ends by itself."""
@@ -295,7 +370,12 @@ class JobBook:
         )
 
 
-def _layout_json(kinds: tuple[str, ...], stop_after_s: float) -> bytes:
+def _spec_mark(layout: int) -> int:
+    """Return what tells a spec from others of the same body: nothing where it has no rules."""
+    return layout if _RULES[layout] != RetryRules() else 0
+
+
+def _layout_json(kinds: tuple[str, ...], rules: RetryRules) -> bytes:
     """Return a layout as it travels."""
     layout = ("[" + ",".join(f'["{kind}","o{place}"]' for place, kind in enumerate(kinds)) + "]").encode()
-    return with_rules(layout, RetryRules(stop_after_s=stop_after_s)) if stop_after_s else layout
+    return with_rules(layout, rules) if rules != RetryRules() else layout

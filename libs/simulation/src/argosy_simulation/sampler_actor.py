@@ -13,20 +13,24 @@ import numpy as np
 from argosy_core.arrays import Int64s
 from argosy_core.errors import StateConflict
 from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.reading.scaling import Scaling
 from argosy_core.job.states import ObjectState
 from argosy_core.job.tables.members import Members
-from argosy_core.ledger import NodeLedger, PodEvents, RunPods
+from argosy_core.job.tables.rows import PlacedNodes
+from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, RunPods
+from argosy_core.permits import PermitService
 from argosy_core.placement import (
     CommitRequest,
     NodeSampler,
     Placements,
+    PlaceReply,
     SampleRequest,
     SamplerSession,
 )
 from argosy_core.scheduler import CapacityColumns, ClusterRuns
 from argosy_simulation.agenda import Process
 from argosy_simulation.cluster_actor import ClusterActor
-from argosy_simulation.cluster_changes import NodeChange, ObjectChange, Scope, UnmanagedPod, uid_column
+from argosy_simulation.cluster_changes import NodeChange, ObjectChange, PodResized, Scope, UnmanagedPod, uid_column
 from argosy_simulation.context import Context
 from argosy_simulation.network import Stream
 from argosy_simulation.plan import POD
@@ -34,6 +38,7 @@ from argosy_simulation.plan import POD
 __all__ = ["SamplerActor"]
 
 _ENDED = frozenset({int(ObjectState.SUCCEEDED), int(ObjectState.FAILED)})
+_LEASE_STEPS = 3
 Classes = tuple[tuple[int, bytes], ...]
 """(class id, definition) of classes that a message makes known."""
 
@@ -53,7 +58,16 @@ class SamplerActor(Process):
         self._context = context
         self.cluster = cluster
         self.incarnation = incarnation
-        self.ledger = NodeLedger()
+        scaling = context.book.plan.scaling
+        # An agent is heard once a step, which a lease must outlast.
+        permits = None if scaling is None else PermitSettings(lease_s=_LEASE_STEPS * scaling.step_s)
+        self.ledger = NodeLedger(permits=permits)
+        self.permits = PermitService(self.ledger, cluster=cluster.name, cluster_uid=cluster.name)
+        """What answers the cluster's agent, if pods are resized."""
+        self._resized: dict[int, tuple[tuple[str, int], ...]] = {}
+        """By uid: what pods that were resized ask for."""
+        self._scaled: dict[int, ObjectChange] = {}
+        """By uid: pods that may be resized, as they were seen last."""
         self.stream: Stream | None = None
         self._run_pods = RunPods()
         self._rng = context.generator(2, incarnation, *cluster.name.encode())
@@ -64,6 +78,7 @@ class SamplerActor(Process):
         self._dialling = False
         self._listed: set[Scope] = set()
         self._vectors: dict[tuple[tuple[str, int], ...], Int64s] = {}
+        cluster.placer = self.place
         for scope, take in ((Scope.NODES, self._take_node_list), (Scope.OBJECTS, self._take_pod_list)):
             cluster.list_all(self, scope, take)
 
@@ -99,6 +114,8 @@ class SamplerActor(Process):
 
     def _take_pod_list(self, rows: list[tuple[object, ...]], position: int) -> None:
         self._run_pods.clear()
+        self._resized.clear()
+        self._scaled.clear()
         self.ledger.observe_all(self._pod_events(rows))
         self._tell_soon()
         self._watch(Scope.OBJECTS, self._take_pods, position)
@@ -125,10 +142,14 @@ class SamplerActor(Process):
 
     def _pod_events(self, changes: list[tuple[object, ...]]) -> PodEvents:
         """Return changes of pods as the ledger takes them, unmanaged pods last."""
-        pods = [change for change in changes if isinstance(change, ObjectChange) and change.kind == POD]
+        pods = self._seen_pods(changes)
         others = [change for change in changes if isinstance(change, UnmanagedPod)]
         book = self._context.book
-        vectors = [self._vector(book.requests_of(pod.handle, pod.ordinal, pod.position)) for pod in pods]
+        asked = [self._resized.get(pod.uid) for pod in pods] if self._resized else [None] * len(pods)
+        vectors = [
+            self._vector(book.requests_of(pod.handle, pod.ordinal, pod.position) if size is None else size)
+            for pod, size in zip(pods, asked, strict=True)
+        ]
         vectors += [self._vector(other.requests) for other in others]
         width = len(self.ledger.axis)
         requests = np.zeros((len(vectors), width), dtype=np.int64)
@@ -146,10 +167,37 @@ class SamplerActor(Process):
             nodes=self.ledger.rows_of_names([pod.node for pod in pods] + [other.node for other in others]),
             ended=np.array(ended, dtype=np.bool_),
             requests=requests,
+            scalings={} if book.plan.scaling is None else self._scalings(pods),
         )
         if not book.has_several_pods:
             return events
         return self._run_pods.fold(events, list(requests), np.arange(len(events), dtype=np.int32))
+
+    def _seen_pods(self, changes: list[tuple[object, ...]]) -> list[ObjectChange]:
+        """Return the pods that changes are about, those that were resized as they were seen last."""
+        if self._context.book.plan.scaling is None:
+            return [change for change in changes if isinstance(change, ObjectChange) and change.kind == POD]
+        pods: list[ObjectChange] = []
+        for change in changes:
+            if isinstance(change, PodResized):
+                self._resized[change.uid] = change.requests
+                pods += [self._scaled[change.uid]] if change.uid in self._scaled else []
+            elif isinstance(change, ObjectChange) and change.kind == POD:
+                pods.append(change)
+                self._scaled[change.uid] = change
+        return pods
+
+    def _scalings(self, pods: list[ObjectChange]) -> dict[int, Scaling]:
+        """Return by place within what pods are resized, and forget those that are gone."""
+        scalings = {}
+        for place, pod in enumerate(pods):
+            scaling = self._context.book.scaling_of(pod.handle)
+            if scaling is not None:
+                scalings[place] = scaling
+            if pod.gone or pod.state in _ENDED:
+                self._scaled.pop(pod.uid, None)
+                self._resized.pop(pod.uid, None)
+        return scalings
 
     def _vector(self, asked: tuple[tuple[str, int], ...]) -> Int64s:
         """Return amounts in the order of the ledger's resources, which learn the names of new ones."""
@@ -212,9 +260,15 @@ class SamplerActor(Process):
         self.session.take_placements(placements, is_last=True)
         self._send_capacity()
         self._context.network.tell(stream, "take_ready")
+        self._tell_placed()
 
     def _define(self, classes: Classes) -> None:
         self.session.define((class_id, SchedulingClass.parse(definition)) for class_id, definition in classes)
+
+    def forget_classes(self, stream: Stream, epoch: int, class_ids: tuple[int, ...]) -> None:
+        """Let classes leave that the leader has dropped; part of its next request on the wire."""
+        if not self._refuses(stream, epoch):
+            self.session.forget(class_ids)
 
     def answer_sample(self, stream: Stream, epoch: int, request: SampleRequest, classes: Classes) -> None:
         """Answer a request of the sampling phase."""
@@ -231,7 +285,7 @@ class SamplerActor(Process):
             return
         before = self.ledger.nodes_of(request.members)
         answer = self.session.commit(epoch, request)
-        placed = (before < 0) & (answer.node >= 0)
+        placed = (before < 0) & (answer.node >= 0) & (answer.node != self.ledger.nodes.any_row)
         self._context.audit.committed(self.name, self.ledger, request, np.where(placed, answer.node, np.int32(-1)))
         self._tell_soon()
         self._context.network.tell(
@@ -249,7 +303,32 @@ class SamplerActor(Process):
             self.session.release(epoch, runs.members)
             self._tell_soon()
 
+    # --- the executor -------------------------------------------------------------------------------------------------
+
+    def place(self, members: Members) -> PlaceReply | None:
+        """Choose nodes for what is leased to the cluster, and tell the leader; None if nobody is there to answer."""
+        if not self.alive or not self.session.ready:
+            return None
+        before = self.ledger.nodes_of(members)
+        reply = self.session.place(members)
+        after = self.ledger.nodes_of(members)
+        self._context.audit.placed(self.name, self.ledger, members, np.where(after != before, after, np.int32(-1)))
+        self._tell_placed()
+        self._tell_soon()
+        return reply
+
+    def _tell_placed(self) -> None:
+        """Tell the leader where what was leased to the cluster is placed."""
+        members, nodes = self.session.take_placed()
+        if nodes and self.stream is not None:
+            placed = PlacedNodes(members=members, nodes=nodes)
+            self._context.network.tell(self.stream, "take_nodes", placed, repeatable=True)
+
     # --- capacity -----------------------------------------------------------------------------------------------------
+
+    def permitted(self) -> None:
+        """Take note that permits were given or taken back: the leader is told what is free."""
+        self._tell_soon()
 
     def _tell_soon(self) -> None:
         if not self._telling and self.stream is not None:

@@ -86,11 +86,9 @@ class WorldSettings:
                 busy_s=0.0,
                 release_wait_s=0.0,
                 contact_period_s=86_400.0,
-                round=RoundSettings(wait_expiry_s=3600.0, non_preemptible_excess_ratio=1e9),
+                round=RoundSettings(wait_expiry_s=30 * 86_400.0, non_preemptible_excess_ratio=1e9),
             ),
-            watch_s=(0.01, 0.05),
-            gather_s=0.1,
-            report_wait_s=0.1,
+            watch_s=(0.01, 0.03),  # what sampler and executor tell of one pod is within one window of the leader
             capacity_interval_s=2.0,
             keep_finished_s=0.0,
             check_steps=0,

@@ -71,7 +71,7 @@ LAB_NODES = tuple(
     for name in ("node-a", "node-b", "node-c")
 )
 """Nodes of the lab."""
-TIMEOUT_S = 20.0
+TIMEOUT_S = 50.0
 """How long a test waits for a watch."""
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 
 from argosy_core.errors import StateConflict
-from argosy_eventlog import EventLog, LogRecord, drop_stale
+from argosy_eventlog import EventLog, LogRecord
 
 __all__ = ["EventLogContract", "LogWorld"]
 
@@ -117,18 +117,6 @@ class EventLogContract:
         new = log_world.replace_leader()
         assert log_world.log.append(new, 1, b"b") > first
         assert [record.payload for record in log_world.log.read(0, 10)] == [b"a", b"b"]
-
-    def test_records_before_a_marker_count_and_stale_ones_after_it_do_not(self, log_world: LogWorld) -> None:
-        """A record of a lower epoch behind one of a higher epoch is stale, wherever reading began."""
-        old = log_world.epoch
-        log_world.log.append(old, 1, b"lease")
-        new = log_world.replace_leader()
-        end = log_world.log.append(new, 1, b"marker")
-        records = log_world.log.read(0, 10)
-        late = LogRecord(position=end + 1, epoch=old, sequence=2, payload=b"late")
-        kept, highest = drop_stale([*records, late], 0)
-        assert ([record.payload for record in kept], highest) == ([b"lease", b"marker"], new)
-        assert drop_stale([late], highest) == ([], new)
 
     def test_trimming_keeps_positions_and_what_comes_later(self, log_world: LogWorld) -> None:
         """What has been applied may go; the record named and later ones stay, and the log goes on."""

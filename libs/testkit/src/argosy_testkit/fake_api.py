@@ -67,6 +67,8 @@ class FakeApi:
         """Is told of each job that somebody asks about, before the answer."""
         self.pools_without_leader: list[str] = []
         """Pools that nobody leads."""
+        self.stages: dict[str, job_pb2.JobStage] = {}
+        """Stages of jobs that are not pending, by id."""
         self.needs_queues = False
         """Refuse submits to queues that do not exist."""
         self.requests: dict[str, list[Any]] = defaultdict(list)
@@ -341,7 +343,9 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
                 before_count=2,
                 first_before=[job_pb2.QueueBefore(queue="physics", flow_per_weight=2)],
             ),
-            expected_start=job_pb2.StartBand(earliest=Timestamp(seconds=1_000_000_000)),
+            expected_start=job_pb2.StartBand(
+                earliest=Timestamp(seconds=1_000_000_000), likely=Timestamp(seconds=1_000_000_600)
+            ),
             largest_node="c1/n7 (8 cpu)",
             missing=["no node has disk=ssd; nodes have disk=hdd"],
             filters=[job_pb2.FilterCount(filter="resources", node_count=12, text="insufficient resources on 12 nodes")],
@@ -355,10 +359,23 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
         await self.api.enter("BatchGetJobStages", request, context)
         return job_pb2.BatchGetJobStagesResponse(
             jobs=[
-                job_pb2.JobStanding(id=one, stage=job_pb2.JOB_STAGE_PENDING, wait_reason=job_pb2.WAIT_REASON_NO_ROOM)
+                job_pb2.JobStanding(
+                    id=one,
+                    stage=self.api.stages.get(one, job_pb2.JOB_STAGE_PENDING),
+                    wait_reason=job_pb2.WAIT_REASON_NO_ROOM,
+                )
                 for one in request.ids
                 if one in self.api.jobs
             ],
+            pools_without_leader=self.api.pools_without_leader,
+        )
+
+    async def ListPendingJobs(self, request: Any, context: Any) -> Any:
+        await self.api.enter("ListPendingJobs", request, context)
+        pending, queued = job_pb2.JOB_STAGE_PENDING, job_pb2.JOB_STATE_QUEUED
+        found = [job for job in self._select(request.selector) if job.state == queued]
+        return job_pb2.ListPendingJobsResponse(
+            jobs=[job for job in found if self.api.stages.get(job.id, pending) == pending],
             pools_without_leader=self.api.pools_without_leader,
         )
 
@@ -476,6 +493,11 @@ class _Clusters(cluster_pb2_grpc.ClusterServiceServicer):
         self.cluster.ClearField("cordon")
         return cluster_pb2.UncordonClusterResponse(cluster=self.cluster)
 
+    async def DelegateCluster(self, request: Any, context: Any) -> Any:
+        await self.api.enter("DelegateCluster", request, context)
+        self.cluster.delegated = request.delegated
+        return cluster_pb2.DelegateClusterResponse(cluster=self.cluster)
+
     async def CordonNode(self, request: Any, context: Any) -> Any:
         await self.api.enter("CordonNode", request, context)
         cordon = queue_pb2.Cordon(reason=request.reason)
@@ -486,6 +508,11 @@ class _Clusters(cluster_pb2_grpc.ClusterServiceServicer):
         await self.api.enter("UncordonNode", request, context)
         del self.cluster.cordoned_nodes[:]
         return cluster_pb2.UncordonNodeResponse(cluster=self.cluster)
+
+    async def SetMaxCapacity(self, request: Any, context: Any) -> Any:
+        await self.api.enter("SetMaxCapacity", request, context)
+        self.cluster.max_capacity.CopyFrom(cluster_pb2.ResourceAmounts(amounts=request.amounts))
+        return cluster_pb2.SetMaxCapacityResponse(cluster=self.cluster)
 
     async def ForgetCluster(self, request: Any, context: Any) -> Any:
         await self.api.enter("ForgetCluster", request, context)

@@ -1,9 +1,10 @@
 """Hostile calls, drawn field by field from the descriptors: no method, field or level is written down by hand.
 
 Four levels of one good call are attacked: its bytes (cut, turned, foreign), its protobuf (fields set to what their type
-can hold at worst, lists made long), its values (manifests, and columns of sessions, that are well formed and mean
-something evil) and, for sessions, the sequence of messages. A call is drawn from a seed, so that a fault can be made
-again; those that were found stay in `tests/integration/server/hostile_corpus.json`.
+can hold at worst, lists of none, one, all that may be and one more, alike or not), its values (manifests, and columns
+of sessions, that are well formed and mean something evil) and, for sessions, the sequence of messages. A call is drawn
+from a seed, so that a fault can be made again; those that were found stay in
+`tests/integration/server/hostile_corpus.json`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from argosy.api.v1 import access_pb2, cluster_pb2, event_pb2, job_pb2, queue_pb2
 from argosy.debug.v1 import debug_pb2
 from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
+from buf.validate import validate_pb2
 
-__all__ = ["METHODS", "HostileCall", "draw_calls", "hostile_change", "hostile_manifest"]
+__all__ = ["METHODS", "HostileCall", "draw_calls", "hostile_change", "hostile_manifest", "list_lengths"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,10 @@ _TEXTS: Final = (
     "argosy.dev/job", "01a1fed6-54aa-7a51-8051-2a00000fffff", "00000000-0000-0000-0000-000000000005", "AAAA", "A" * 103,
     "a in (b,c),!d", "a=\ud7ff", "\u0660", "\u00df" * 63, "/", "a/b/c", "127.0.0.1:1", "00-" + "0" * 32 + "-x",
 )  # fmt: skip
+_NO_LIMIT: Final = 1000
+_MOST_ELEMENTS: Final = 10_000  # of lists that may be longer, so that requests stay below what is read at all
+_DIFFERENT: Final = 40
+_LAST_DEPTH: Final = 4
 _FLOATS: Final = (0.0, -0.0, -1.0, 1e-320, 1e308, float("inf"), float("-inf"), float("nan"))
 _JSON: Final[tuple[Any, ...]] = (
     None, True, False, 0, -1, 1 << 63, 1 << 64, 10**400, 1.5, 1e308, "", "\x00", "\ud800", "a\nb", "x" * 300, [], [[]],
@@ -188,16 +194,32 @@ def _fill_map(entries: Any, entry: Descriptor, random: Random) -> None:  # noqa:
         entries[f"{key}{number}" if number and isinstance(key, str) else key] = _draw_value(value_field, random)
 
 
+def list_lengths(field: FieldDescriptor) -> tuple[int, int, int, int]:
+    """Return how many elements lists are given: none, one, as many as the protocol lets there be, and one more."""
+    rules: Any = field.GetOptions().Extensions[validate_pb2.field]  # type: ignore[index]
+    limit = int(rules.repeated.max_items) or _NO_LIMIT
+    return 0, 1, min(limit, _MOST_ELEMENTS), min(limit, _MOST_ELEMENTS) + 1
+
+
 def _fill_list(elements: Any, field: FieldDescriptor, random: Random) -> Message | None:  # noqa: ANN401 - as above
-    """Change a list's element or make it long; return a message of it that is yet to be changed."""
-    if field.message_type is not None:
-        inner: Message = random.choice(list(elements)) if elements and random.random() < 0.7 else elements.add()
-        return inner
+    """Change an element, or give the list another length; return a message of it that is yet to be changed."""
     if elements and random.random() < 0.5:
-        elements[random.randrange(len(elements))] = _draw_value(field, random)
+        if field.message_type is None:
+            elements[random.randrange(len(elements))] = _draw_value(field, random)
+            return None
+        chosen: Message = random.choice(list(elements))
+        return chosen
+    length = random.choice(list_lengths(field))
+    if field.message_type is None:
+        drawn = [_draw_value(field, random) for _ in range(random.choice((1, _DIFFERENT)))]
     else:
-        elements.extend([_draw_value(field, random)] * random.choice((1, 2, 33, 1001)))
-    return None
+        first: Any = elements[0] if elements else elements.add()
+        drawn = [deepcopy(first) for _ in range(random.choice((1, 3)))]
+        for one in drawn[1:]:
+            hostile_change(one, random, _LAST_DEPTH)
+    del elements[:]
+    elements.extend(drawn[number % len(drawn)] for number in range(length))  # all alike, or each some times
+    return elements[random.randrange(length)] if length and field.message_type is not None else None
 
 
 def hostile_change(message: Message, random: Random, depth: int = 0) -> None:
@@ -218,7 +240,7 @@ def hostile_change(message: Message, random: Random, depth: int = 0) -> None:
         inner = one
     else:
         setattr(message, field.name, _draw_value(field, random))
-    if inner is not None and depth < 4:
+    if inner is not None and depth < _LAST_DEPTH:
         hostile_change(inner, random, depth + 1)
 
 

@@ -131,6 +131,7 @@ def good_calls(pool: str = "default") -> Mapping[str, Sequence[Message]]:
         f"{api}JobService/ReprioritizeJobs": [job_pb2.ReprioritizeJobsRequest(selector=selector)],
         f"{api}JobService/ExplainJob": [job_pb2.ExplainJobRequest(id=_JOB_ID)],
         f"{api}JobService/BatchGetJobStages": [job_pb2.BatchGetJobStagesRequest(ids=[_JOB_ID])],
+        f"{api}JobService/ListPendingJobs": [job_pb2.ListPendingJobsRequest(selector=selector)],
         f"{api}JobService/GetJobLog": [job_pb2.GetJobLogRequest(id=_JOB_ID)],
         f"{api}EventService/WatchJobSet": [event_pb2.WatchJobSetRequest(queue="red", job_set="one")],
         f"{api}QueueService/CreateQueue": [queue_pb2.CreateQueueRequest(queue=spare)],
@@ -148,6 +149,7 @@ def good_calls(pool: str = "default") -> Mapping[str, Sequence[Message]]:
         f"{api}ClusterService/UncordonCluster": [cluster_pb2.UncordonClusterRequest(name="c")],
         f"{api}ClusterService/CordonNode": [cluster_pb2.CordonNodeRequest(cluster="c", node="n0", reason="r")],
         f"{api}ClusterService/UncordonNode": [cluster_pb2.UncordonNodeRequest(cluster="c", node="n0")],
+        f"{api}ClusterService/SetMaxCapacity": [cluster_pb2.SetMaxCapacityRequest(name="c", amounts={"cpu": 8000})],
         f"{api}SchedulingService/FindMissing": [scheduling_pb2.FindMissingRequest(definitions=[b'{"cpu": "1"}'])],
         f"{api}SchedulingService/SetPoolSettings": [
             scheduling_pb2.SetPoolSettingsRequest(settings={"half_time_s": "60"}, validate_only=True)

@@ -38,6 +38,10 @@ class InProcessCluster:
         async for events in self._host.watch_nodes(version):
             yield events
 
+    async def runtime_overheads(self) -> dict[str, dict[str, int]] | None:
+        """See Cluster; a simulated cluster has no runtime classes."""
+        return None
+
     async def list_objects(self, selector: Selector) -> ObjectEvents:
         """See Cluster."""
         engine = self._host.meet()

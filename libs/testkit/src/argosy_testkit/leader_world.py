@@ -20,7 +20,7 @@ from argosy_core.job.reading.classes import GangGroup, SchedulingClass
 from argosy_core.job.reading.options import join_options
 from argosy_core.job.states import JobEventKind, JobState
 from argosy_core.job.tables.members import Members
-from argosy_core.job.tables.rows import HeldAmounts
+from argosy_core.job.tables.rows import HeldAmounts, PlacedNodes
 from argosy_core.leader import LeaderMachine, MachineSettings, Phase
 from argosy_core.leader import events as hear
 from argosy_core.leader import instructions as say
@@ -28,11 +28,12 @@ from argosy_core.leader.events import ClusterSettings, Event, Moment, Role, Sess
 from argosy_core.leader.rounds import ROUND_GIVEN_UP
 from argosy_core.leader.transaction import Transaction
 from argosy_core.ledger import NodeLedger
-from argosy_core.nodes import NodeSpec
+from argosy_core.nodes import ANY_NODE, NodeSpec
 from argosy_core.placement import (
     CommitReply,
     CommitRequest,
     NodeSampler,
+    PlaceReply,
     SampleReply,
     SampleRequest,
     SamplerSession,
@@ -45,7 +46,8 @@ from argosy_core.scheduler import (
     check_invariants,
 )
 from argosy_simulation.changes import read_changes
-from argosy_simulation.durable import DurableStore, JobRow
+from argosy_simulation.durable import DurableStore
+from argosy_simulation.stored_rows import JobRow
 from argosy_testkit.world_clusters import EventKeeper, WorldCluster
 from argosy_testkit.world_rows import (
     LAYOUTS,
@@ -249,7 +251,9 @@ class LeaderWorld:
         sampling.define((class_id, SchedulingClass.parse(definition)) for class_id, definition in classes)
 
     def _sample(self, sent: say.SendSample) -> Iterator[Event]:
-        self._define(self.clusters[sent.session.cluster].sampling, sent.classes)
+        sampling = self.clusters[sent.session.cluster].sampling
+        sampling.forget(sent.dropped_classes)
+        self._define(sampling, sent.classes)
         reply = self._answer_sample(sent.request)
         if reply is not None:
             yield hear.SampleAnswered(session=sent.session, round_number=sent.request.round_number, reply=reply)
@@ -303,6 +307,31 @@ class LeaderWorld:
             amounts=np.array(list(amounts.values()), dtype=np.int64)[:, None],
         )
         self.tell(hear.AmountsHeld(session=self.clusters[cluster].sampler, held=held))
+
+    def delegate(self, cluster: str, *, delegated: bool = True) -> None:
+        """Have a cluster place by itself from now on, or not."""
+        (self.store.delegated.add if delegated else self.store.delegated.discard)(cluster)
+        self.store.changes[self.store.next_change_id()] = cluster
+        self.take()
+
+    def place_leased(self, cluster: str) -> PlaceReply:
+        """Have the executor of a cluster ask its sampler for nodes, as for all rows without one; return the answer."""
+        world = self.clusters[cluster]
+        runs = [key for key, run in self.store_runs(cluster).items() if run == ANY_NODE]
+        reply = world.sampling.place(Members.from_pairs(runs))
+        members, nodes = world.sampling.take_placed()
+        self.tell(hear.NodesChosen(session=world.sampler, placed=PlacedNodes(members=members, nodes=nodes)))
+        self.take()
+        return reply
+
+    def store_runs(self, cluster: str) -> dict[tuple[int, int], str]:
+        """Return the node of each live run of a cluster as it is stored, by (handle, ordinal)."""
+        return {
+            (handle, ordinal): run.node
+            for handle, job in self.store.jobs.items()
+            for ordinal, run in job.runs.items()
+            if run.cluster == cluster and not run.ended
+        }
 
     def tell_whole_nodes(self, cluster: str) -> None:
         """Have a sampler tell what members on nodes of their own hold, if there are any."""

@@ -11,7 +11,7 @@ import numpy as np
 from argosy_core.job.failure_kind import FailureKind
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.reading.options import OPTION_NAMES, UNSET, JobOptions
-from argosy_core.job.reading.retry_rules import RetryRules, with_rules
+from argosy_core.job.reading.retry_rules import ReplacedMembers, RetryRules, with_rules
 from argosy_core.job.tables.members import Members, member_key
 from argosy_core.placement import NodeSampler
 from argosy_core.scheduler import CapacityColumns, SpecReference, StateColumns
@@ -20,9 +20,11 @@ from argosy_simulation.plan import JobBook
 
 __all__ = [
     "BAG_LAYOUT",
+    "KEEP_LOST_LAYOUT",
     "LAYOUTS",
     "LOST_LAYOUT",
     "POD_LAYOUT",
+    "REPLACE_LAYOUT",
     "RETRY_LAYOUT",
     "Report",
     "capacity_columns",
@@ -48,7 +50,13 @@ RETRY_LAYOUT = with_rules(
 """One pod, three failed runs, and two if the last failed by its exit code; 60 s and then 100 s between them."""
 LOST_LAYOUT = with_rules(POD_LAYOUT, RetryRules(replace_after_s=300.0, stop_after_s=300.0))
 """One pod, whose run counts as lost when its node or executor was not heard of for 300 s."""
-LAYOUTS = (POD_LAYOUT, BAG_LAYOUT, RETRY_LAYOUT, LOST_LAYOUT)
+REPLACE_LAYOUT = with_rules(
+    b'[["Service","member"],["Pod","member"]]', RetryRules(max_failed_runs=3, replaced_members=ReplacedMembers.ALL)
+)
+"""A member of a distributed job, replaced while the others run until three have failed or were lost."""
+KEEP_LOST_LAYOUT = with_rules(POD_LAYOUT, RetryRules(replaced_members=ReplacedMembers.LOST))
+"""One pod, replaced while the others of its run go on if it is lost, not if it fails."""
+LAYOUTS = (POD_LAYOUT, BAG_LAYOUT, RETRY_LAYOUT, LOST_LAYOUT, REPLACE_LAYOUT, KEEP_LOST_LAYOUT)
 """All, by their index in a plan."""
 _MOST_CLASSES = 100
 

@@ -17,6 +17,7 @@
         requests: {cpu: "4", memory: 16Gi, nvidia.com/gpu-milli: "1000"}
         gpu_models: [T4, V100]             # optional: any of them
         platform: linux/amd64              # optional
+        member_count: 8                    # default 1; so many pods that begin together, each with these requests
     jobs:
       - {shape: train, queue: research, submit: 0s, run: 10m}
       - shape: train
@@ -27,6 +28,7 @@
         job_set: sweep                     # default: workload
         priority: 5                        # default 0
         estimate: 1m                       # default none
+        lifetime: 5m                       # default none: after it a run may be preempted
         client_id: sweep-a                 # default job-<position>; copies get /1, /2, ...
 
 Durations are `ms`, `s`, `m`, `h`, `d`, joined largest first (`1h30m`), or plain seconds. Amounts are Kubernetes
@@ -44,6 +46,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.errors import InvalidRequest
+from argosy_core.job.reading.pod_groups import MAX_MEMBER_COUNT
 from argosy_core.resources import parse_quantity
 from argosy_workload.model import MAX_TIME_S, JobColumns, NodeModel, NodeSet, Shape, Workload, build_workload
 from argosy_workload.tracefile import MAX_ROW_COUNT, read_text, refuse
@@ -90,7 +93,7 @@ def read_native(path: Path, *, text: str | None = None) -> Workload:
     shapes = {name: _shape(node) for name, node in _required(root, "shapes").mapping("shapes").items()}
     weights = _weights(root.mapping("the document").get("queues"))
     rows: dict[str, list[object]] = {
-        key: [] for key in ("submit", "run", "queue", "shape", "id", "set", "priority", "estimate")
+        key: [] for key in ("submit", "run", "queue", "shape", "id", "set", "priority", "estimate", "lifetime")
     }
     listed = _required(root, "jobs").sequence("jobs")
     if not listed:
@@ -112,6 +115,7 @@ def read_native(path: Path, *, text: str | None = None) -> Workload:
         job_set=[str(name) for name in rows["set"]],
         priority=np.array(rows["priority"], dtype=np.int32),
         estimate_s=np.array(rows["estimate"], dtype=np.float64),
+        lifetime_s=np.array(rows["lifetime"], dtype=np.float64),
         weights=weights,
     )
     return build_workload(columns, source=source.text("source") if source else path.name)
@@ -200,7 +204,7 @@ def _amounts(node: YamlNode) -> dict[str, int]:
 
 def _shape(node: YamlNode) -> Shape:
     """Return one shape."""
-    fields = _fields(node, {"requests"}, {"gpu_models", "platform"}, "a shape")
+    fields = _fields(node, {"requests"}, {"gpu_models", "platform", "member_count"}, "a shape")
     models = (
         [model.text("a GPU model") for model in fields["gpu_models"].sequence("gpu_models")]
         if "gpu_models" in fields
@@ -209,7 +213,8 @@ def _shape(node: YamlNode) -> Shape:
     platform = fields["platform"].text("platform") if "platform" in fields else ""
     if platform and not _PLATFORM.match(platform):
         fields["platform"].refuse("a platform is os/architecture, as linux/amd64")
-    return Shape.of(_amounts(fields["requests"]), gpu_models=models, platform=platform)
+    members = _whole(fields.get("member_count"), default=1, low=1, high=MAX_MEMBER_COUNT)
+    return Shape.of(_amounts(fields["requests"]), gpu_models=models, platform=platform, member_count=members)
 
 
 def _weights(node: YamlNode | None) -> dict[str, float]:
@@ -265,7 +270,7 @@ def _seconds(node: YamlNode) -> float:
 
 def _add_job(rows: dict[str, list[object]], node: YamlNode, position: int, shapes: Mapping[str, Shape]) -> None:
     """Add one element of `jobs`, as often as its count says."""
-    optional = {"submit", "count", "job_set", "priority", "estimate", "client_id"}
+    optional = {"submit", "count", "job_set", "priority", "estimate", "lifetime", "client_id"}
     fields = _fields(node, {"shape", "queue", "run"}, optional, "a job")
     shape = fields["shape"].text("shape")
     if shape not in shapes:
@@ -282,3 +287,4 @@ def _add_job(rows: dict[str, list[object]], node: YamlNode, position: int, shape
     rows["set"] += [fields["job_set"].text("job_set") if "job_set" in fields else "workload"] * count
     rows["priority"] += [_whole(fields.get("priority"), default=0, low=-_MAX_PRIORITY, high=_MAX_PRIORITY)] * count
     rows["estimate"] += [_seconds(fields["estimate"]) if "estimate" in fields else math.nan] * count
+    rows["lifetime"] += [_seconds(fields["lifetime"]) if "lifetime" in fields else math.nan] * count

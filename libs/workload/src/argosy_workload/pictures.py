@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from argosy_workload.report import Percentiles, Report, Series
+from argosy_workload.report import Percentiles, Report, ScalingSeries, Series
 from argosy_workload.story import LANE_COUNT, STEP_COUNT, Happening, NodeMap
 
 __all__ = ["RESOURCE_NAMES", "can_draw", "report_to_png", "report_to_svg"]
@@ -30,7 +30,8 @@ _MARKS: Final = {
     "lost": ("node lost", "X", 10),
 }
 """How happenings on a node are drawn: label, marker, size."""
-_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+_COLOURS: Final = ("#0072b2", "#d55e00", "#00916a", "#c2599a", "#8a6d00", "#7a4fc9")
+"""Of queues: each stands out from a light page, and from a dark one, which turns the colours of pictures round."""
 
 
 def can_draw() -> bool:
@@ -63,10 +64,11 @@ def _figure(report: Report) -> Any:  # noqa: ANN401 - matplotlib is not imported
     """Return a figure: utilisation, jobs, queues, waits; and what first come, first served does, if it is known."""
     from matplotlib.figure import Figure
 
-    other, nodes = report.first_come, report.node_map
-    height, rows = (7, 2) if other is None else (10, 3)
-    figure = Figure(figsize=(11, height + (0 if nodes is None else _NODES_HEIGHT)), layout="constrained", dpi=110)
-    grid = figure.add_gridspec(rows + (nodes is not None), 2, height_ratios=_row_heights(height / rows, rows, nodes))
+    other, nodes, scaling = report.first_come, report.node_map, report.scaling
+    height, rows = (7.0, 2) if other is None else (10.0, 3)
+    heights = [height / rows] * (rows + (scaling is not None)) + ([] if nodes is None else [float(_NODES_HEIGHT)])
+    figure = Figure(figsize=(11, sum(heights)), layout="constrained", dpi=110)
+    grid = figure.add_gridspec(len(heights), 2, height_ratios=heights)
     axes = [figure.add_subplot(grid[number // 2, number % 2]) for number in range(2 * rows)]
     unit, length = next(
         ((u, s) for u, s in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)) if report.makespan_s >= 3 * s),
@@ -94,21 +96,39 @@ def _figure(report: Report) -> Any:  # noqa: ANN401 - matplotlib is not imported
         timed.append(axes[3])
         _share_limits(axes[2], axes[3])
         _share_limits(axes[4], axes[5])
+    if scaling is not None:
+        parts = [figure.add_subplot(grid[rows, column]) for column in range(2)]
+        _plot_scaling(parts[0], parts[1], scaling, length)
+        timed += parts
     if nodes is not None:
-        timed.append(figure.add_subplot(grid[rows, :]))
+        timed.append(figure.add_subplot(grid[len(heights) - 1, :]))
         _draw_nodes(timed[-1], nodes, report.happenings, length)
     for axis in timed:
         axis.set_xlabel(f"trace time, {unit}")
     return figure
 
 
-def _row_heights(height: float, count: int, nodes: NodeMap | None) -> list[float]:
-    """Return the heights of a figure's rows, that of the picture of the nodes last if there is one."""
-    return [height] * count + ([] if nodes is None else [_NODES_HEIGHT])
+def _plot_scaling(total: Any, few: Any, scaling: ScalingSeries, length_s: float) -> None:  # noqa: ANN401
+    """Draw what pods that are resized asked for, were permitted and used: all of them, and a few."""
+    moments = [at_s / length_s for at_s in scaling.at_s]
+    lines = {"requested": scaling.requested, "approved": scaling.approved, "used": scaling.used}
+    _plot_lines(total, moments, lines)
+    total.set(title="pods that are resized, all", ylabel="cores")
+    total.set_ylim(bottom=0)
+    for number, (name, pod) in enumerate(scaling.pods.items()):
+        colour, moments = _COLOURS[number % len(_COLOURS)], [at_s / length_s for at_s in pod.at_s]
+        few.step(moments, pod.approved, where="post", label=name, color=colour, linewidth=1.4)
+        few.step(moments, pod.requested, where="post", color=colour, linewidth=1, linestyle="--")
+        few.plot(moments, pod.used, color=colour, linewidth=1, linestyle=":")
+    few.set(title="a few: approved (line), requested (dashed), used (dotted)", ylabel="cores")
+    few.set_ylim(bottom=0)
+    few.grid(visible=True, alpha=0.25)
+    if scaling.pods:
+        few.legend(fontsize=8, frameon=False)
 
 
 def _draw_nodes(axis: Any, nodes: NodeMap, happenings: Sequence[Happening], length_s: float) -> None:  # noqa: ANN401
-    """Draw what ran on each node, in the colours of the queues, gangs darker; promises, preemptions and lost nodes."""
+    """Draw what ran on each node, in the colours of the queues, gangs shaded; promises, preemptions and lost nodes."""
     from matplotlib.colors import to_rgb
 
     colours = np.ones((len(nodes.queues) + 1, 3))
@@ -131,7 +151,7 @@ def _draw_nodes(axis: Any, nodes: NodeMap, happenings: Sequence[Happening], leng
         moments = [(one.at_s if one.until_s is None else one.until_s) / length_s for one in told]
         if told:
             axis.plot(moments, [row[one.node] for one in told], f"k{marker}", markersize=size, label=label)
-    axis.set(title="what ran on each node, by queue; gangs are darker", ylabel="node", xlim=(0, end))
+    axis.set(title="what ran on each node, by queue; gangs are shaded", ylabel="node", xlim=(0, end))
     if axis.lines:
         axis.legend(fontsize=8, loc="upper right")
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from argosy_core.resources import format_amount
 from argosy_workload.pictures import RESOURCE_NAMES, can_draw, report_to_svg
-from argosy_workload.report import Percentiles, QueueResult, Report
+from argosy_workload.report import Percentiles, QueueResult, Report, ScalingSeries
 from argosy_workload.verdict import describe_duration, describe_verdict
 
 __all__ = ["NO_PLOTS", "report_rows", "report_to_html", "report_to_json", "report_to_text"]
@@ -37,10 +37,11 @@ body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding
 h1{font-size:1.5rem;margin-bottom:0}h2{font-size:1.1rem;margin-top:2rem}
 table{border-collapse:collapse;margin:.5rem 0}td,th{padding:.15rem 1.2rem .15rem 0;text-align:left;vertical-align:top}
 th{font-weight:600;border-bottom:1px solid #bbb}td+td,th+th{font-variant-numeric:tabular-nums}
-svg{max-width:100%;height:auto}.quiet{color:#595959}figure{margin:1rem 0}.wide{overflow-x:auto}
+svg{max-width:100%;height:auto}.quiet{color:#595959}figure{margin:1rem 0;overflow-x:auto}.wide{overflow-x:auto}
 .verdict{font-size:1.1rem;margin:1rem 0}.verdict p{margin:.2rem 0}
 @media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}.quiet{color:#a8a8a8}
 th{border-color:#555}svg{filter:invert(.91) hue-rotate(180deg)}}
+@media(max-width:40rem){svg{max-width:none;width:48rem}}
 @media(max-width:30rem){body{margin:1rem auto;font-size:14px}td,th{padding-right:.7rem}}
 """
 
@@ -103,10 +104,31 @@ def report_rows(report: Report) -> dict[str, list[Row]]:
         ("largest at one moment", f"{fairness.largest_moment_ratio:.2%} of the pool"),
         ("time with waiting work", f"{fairness.contended_ratio:.1%}"),
     ]
+    if report.scaling is not None:
+        sections["pods that are resized"] = _scaling_rows(report.scaling)
     sections["counted"] = [(name, f"{count:,}") for name, count in report.counters.items()]
     if report.settings:
         sections["settings"] = list(report.settings.items())
     return sections
+
+
+def _scaling_rows(scaling: ScalingSeries) -> list[Row]:
+    """Return what the plot of pods that are resized shows, as text."""
+    rows = [
+        (name, f"mean {sum(cores) / max(len(cores), 1):,.4g} cores, most {max(cores, default=0.0):,.4g}")
+        for name, cores in (
+            ("requested", scaling.requested),
+            ("approved", scaling.approved),
+            ("used", scaling.used),
+        )
+    ]
+    rows.append(("short of what they would use", f"{scaling.short_ratio:.2%} of their time"))
+    rows.append(("resizes", f"{scaling.resize_count:,}"))
+    for name, pod in scaling.pods.items():
+        low, high = min(pod.approved, default=0.0), max(pod.approved, default=0.0)
+        used = sum(pod.used) / max(len(pod.used), 1)
+        rows.append((f"pod {name}", f"approved {low:,.4g} to {high:,.4g} cores, used {used:,.4g} in the mean"))
+    return rows
 
 
 def _capacity(report: Report) -> str:
@@ -231,7 +253,7 @@ def _html_of(report: Report) -> str:
     """Return one report as HTML."""
     plots = f'<p class="quiet">{NO_PLOTS}</p>'
     if can_draw():
-        said = html.escape(" ".join(describe_verdict(report)), quote=True)
+        said = html.escape(" ".join(_said(report)), quote=True)
         plots = f'<figure role="img" aria-label="Plots over time and of waits. {said}">{report_to_svg(report)}</figure>'
     verdict = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in describe_verdict(report))
     parts = [f'<h1>{html.escape(report.title)}</h1><div class="verdict">{verdict}</div>']
@@ -249,6 +271,16 @@ def _html_of(report: Report) -> str:
         told = _html_table(("trace time", "", "what"), _story_rows(report, _TOLD_ON_PAGE))
         parts.append(f"<h2>What happened</h2>{told}")
     return "".join(parts)
+
+
+def _said(report: Report) -> list[str]:
+    """Return what the plots show, for whoever does not see them."""
+    said = list(describe_verdict(report))
+    if report.scaling is not None:
+        said.append(
+            "Pods that are resized: " + "; ".join(f"{name}: {text}" for name, text in _scaling_rows(report.scaling))
+        )
+    return said
 
 
 def _html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

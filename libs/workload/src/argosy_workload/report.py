@@ -27,6 +27,7 @@ __all__ = [
     "Percentiles",
     "QueueResult",
     "Report",
+    "ScalingSeries",
     "Series",
     "add_first_come",
     "build_report",
@@ -118,6 +119,28 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingSeries:
+    """Processors of pods that are resized, at moments of the run; all cores."""
+
+    at_s: tuple[float, ...]
+    """The moments, trace seconds."""
+    requested: tuple[float, ...]
+    """What was asked for."""
+    approved: tuple[float, ...]
+    """What was permitted."""
+    used: tuple[float, ...]
+    """What pods used."""
+    pod_count: tuple[int, ...] = ()
+    """How many pods they were; empty for a single one."""
+    short_ratio: float = 0.0
+    """Part of the moments of pods at which they would have used more than they had."""
+    resize_count: int = 0
+    """Resizes in all."""
+    pods: dict[str, ScalingSeries] = field(default_factory=dict)
+    """The same of a few pods, by name, those with most changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FirstCome:
     """The same jobs on the same nodes, served strictly in the order of their submits: what a report is held against."""
 
@@ -185,6 +208,8 @@ class Report:
     """What the run was started with."""
     happenings: tuple[Happening, ...] = ()
     """What is worth telling, in order of time."""
+    scaling: ScalingSeries | None = None
+    """Pods that were resized; None where nothing was."""
     node_map: NodeMap | None = None
     """What ran on which node, for pictures; None where nobody knows."""
 

@@ -5,8 +5,7 @@ a kubelet; `argosy_kube.kubernetes` cannot tell it from a real one in what it as
 may refuse: tests of what is accepted belong to the real one.
 """
 
-from argosy_testkit.fake_kube_api.faults import ApiFault, FaultScript
+from argosy_testkit.fake_kube_api.faults import ApiFault
 from argosy_testkit.fake_kube_api.server import FakeKubeApi
-from argosy_testkit.fake_kube_api.store import Refusal, Store
 
-__all__ = ["ApiFault", "FakeKubeApi", "FaultScript", "Refusal", "Store"]
+__all__ = ["ApiFault", "FakeKubeApi"]

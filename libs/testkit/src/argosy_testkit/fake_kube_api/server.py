@@ -36,10 +36,11 @@ _KINDS: Final = {
         "services": "Service",
     },
     "networking.k8s.io/v1": {"ingresses": "Ingress"},
+    "node.k8s.io/v1": {"runtimeclasses": "RuntimeClass"},
     f"{CUSTOM_GROUP}/v1": {"gadgets": "Gadget", "widgets": "Widget"},
 }
 _VERBS: Final = ["create", "delete", "get", "list", "patch", "watch"]
-_UNNAMESPACED: Final = frozenset({"gadgets", "namespaces", "nodes"})
+_UNNAMESPACED: Final = frozenset({"gadgets", "namespaces", "nodes", "runtimeclasses"})
 _TOKEN: Final = "fake-token"  # noqa: S105 - of a server that lives for a test
 _POLL_S: Final = 0.01
 _LOG_TIME: Final = "2026-01-01T00:00:00"

@@ -24,10 +24,12 @@ __all__ = [
     "STOP_TIME_ANNOTATION",
     "Behaviour",
     "Pod",
+    "deferred_status",
     "ended_status",
     "pod_requests",
     "read_behaviour",
     "refused_status",
+    "resized_status",
     "restarted_status",
     "rfc3339",
     "running_status",
@@ -50,6 +52,8 @@ REFUSING_REASONS: Final = frozenset(
     {"NodeAffinity", "OutOfcpu", "OutOfephemeral-storage", "OutOfmemory", "OutOfpods", "UnexpectedAdmissionError"}
 )
 """Reasons for which a kubelet does not take a pod that was bound to its node."""
+_RESIZE_PENDING: Final = "PodResizePending"
+"""Condition of a pod whose resize its kubelet has not granted."""
 OUT_OF_MEMORY: Final = "OOMKilled"
 EVICTED: Final = "Evicted"
 _KILLED_CODE: Final = 137
@@ -182,8 +186,16 @@ def _conditions(now: str, *, is_initialized: bool, is_ready: bool, reason: str =
     ]
 
 
+def _held(container: _Container) -> dict[str, Any]:
+    """Return what a container that runs was given and has: what its spec asks for."""
+    stated = {"requests": container.resources.requests, "limits": container.resources.limits}
+    held = {kind: amounts for kind, amounts in stated.items() if amounts}
+    return {"resources": held, "allocatedResources": held["requests"]} if "requests" in held else {}
+
+
 def _container_status(container: _Container, state: dict[str, Any], *, restarts: int, is_ready: bool) -> dict[str, Any]:
     return {
+        **(_held(container) if "running" in state else {}),
         "name": container.name,
         "image": container.image,
         "imageID": "" if "waiting" in state else f"fake://{container.image}",
@@ -229,6 +241,22 @@ def restarted_status(pod: Pod, now_s: float, *, restarts: int) -> dict[str, Any]
             _container_status(container, state, restarts=restarts, is_ready=True) for container in pod.spec.containers
         ]
     }
+
+
+def resized_status(pod: Pod, *, was_deferred: bool) -> dict[str, Any]:
+    """Return what changes in the status of a pod that has the size that its spec asks for, as a strategic patch."""
+    done = [{"$patch": "delete", "type": _RESIZE_PENDING}] if was_deferred else []
+    return {
+        "containerStatuses": [{"name": container.name, **_held(container)} for container in pod.spec.containers],
+        **({"conditions": done} if done else {}),
+    }
+
+
+def deferred_status(now_s: float, wanted: Mapping[str, int]) -> dict[str, Any]:
+    """Return what changes in the status of a pod whose node has no room for the size that its spec asks for."""
+    words = f"Node didn't have enough capacity: requested {dict(wanted)}"
+    condition = {"type": _RESIZE_PENDING, "status": "True", "reason": "Deferred", "message": words}
+    return {"conditions": [{**condition, "lastTransitionTime": rfc3339(now_s)}]}
 
 
 def waiting_status(pod: Pod, now_s: float, reason: str) -> dict[str, Any]:

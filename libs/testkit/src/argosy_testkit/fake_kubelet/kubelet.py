@@ -30,10 +30,12 @@ from argosy_testkit.fake_kubelet.behaviour import (
     REFUSING_REASONS,
     WAITING_REASONS,
     Pod,
+    deferred_status,
     ended_status,
     pod_requests,
     read_behaviour,
     refused_status,
+    resized_status,
     restarted_status,
     running_status,
     waiting_status,
@@ -103,6 +105,8 @@ class FakeKubelet:
         self._registry = NodeRegistry(self._api, heartbeat_s, self._random)
         self._works: dict[str, Work] = {}
         self._by_name: dict[tuple[str, str], Work] = {}
+        self._deferred: dict[str, Work] = {}
+        """By uid: pods whose resize waits for room."""
         self._ready: asyncio.Queue[Work] = asyncio.Queue()
         self._timers: list[tuple[float, int, str, str]] = []
         self._numbers = itertools.count()
@@ -295,6 +299,8 @@ class FakeKubelet:
         if work is None:
             work = self._take_on(pod, node)
         work.pod = pod
+        if work.started_s and not work.is_over and (work.is_deferred or pod_requests(pod) != work.request):
+            self._add_step(work, "resize")
         if pod.metadata.deletion_timestamp and not work.is_stopping:
             work.is_stopping = True
             grace_s = float(pod.metadata.deletion_grace_period_seconds)
@@ -326,9 +332,16 @@ class FakeKubelet:
             del self._by_name[key]
 
     def _give_back(self, work: Work) -> None:
+        self._deferred.pop(work.pod.metadata.uid, None)
         if work.has_taken:
             work.node.give_back(work.request)
             work.has_taken = False
+            self._retry_deferred(work.node)
+
+    def _retry_deferred(self, node: FakeNode) -> None:
+        """Try the resizes again that wait for room on a node."""
+        for other in [other for other in self._deferred.values() if other.node is node]:
+            self._add_step(other, "resize")
 
     # --- doing ----------------------------------------------------------------------------------------------------
 
@@ -397,6 +410,8 @@ class FakeKubelet:
             await self._start(work)
         elif step == "waiting" and not work.is_stopping:
             await self._tell(work, waiting_status(work.pod, time.time(), "ImagePullBackOff"), "waiting")
+        elif step == "resize" and work.started_s and not work.is_over and not work.is_stopping:
+            await self._resize(work)
         elif step == "end" and not work.is_over and not work.is_stopping:
             await self._tell_end(work)
         elif step == "stop":
@@ -429,6 +444,25 @@ class FakeKubelet:
             await self._tell(work, status, "running")
             work.started_s = now_s
             self._plan_end(work)
+
+    async def _resize(self, work: Work) -> None:
+        """Give a pod the size that its spec asks for, or say that there is no room for it yet.
+
+        A size that the node could never have does not come here: the API server refuses it.
+        """
+        wanted, had, uid = pod_requests(work.pod), work.request, work.pod.metadata.uid
+        if wanted != had and work.has_taken and not work.node.retake(had, wanted):
+            self._deferred[uid] = work
+            if not work.is_deferred:
+                await self._tell(work, deferred_status(time.time(), wanted), "deferred")
+                work.is_deferred = True
+            return
+        work.request = wanted
+        self._deferred.pop(uid, None)
+        if any(wanted.get(name, 0) < amount for name, amount in had.items()):
+            self._retry_deferred(work.node)
+        await self._tell(work, resized_status(work.pod, was_deferred=work.is_deferred), "resized")
+        work.is_deferred = False
 
     async def _refuse(self, work: Work, reason: str, message: str) -> None:
         await self._tell(work, refused_status(reason, f"Pod was rejected: {message}"), "refused")

@@ -48,6 +48,14 @@ class FakeNode:
             self.used[name] = self.used.get(name, 0) + amount
         return ""
 
+    def retake(self, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+        """Take another amount for a pod that has some; return whether there was room, and it has it."""
+        self.give_back(before)
+        if self.take(after):
+            self.take(before)
+            return False
+        return True
+
     def give_back(self, request: Mapping[str, int]) -> None:
         """Give back what a pod had taken."""
         for name, amount in request.items():

@@ -19,6 +19,9 @@ class Work:
     node: FakeNode
     behaviour: Behaviour
     request: dict[str, int]
+    """What it has, which is what it asked for when it started or was resized last."""
+    is_deferred: bool = False
+    """It was told that the size that its spec asks for waits for room."""
     steps: deque[str] = field(default_factory=deque)
     """Steps to carry out, in order."""
     is_queued: bool = False
