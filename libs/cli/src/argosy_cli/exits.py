@@ -5,12 +5,20 @@ Source: design section 9, "stable exit codes".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
+from typing import Final
 
-from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotFound
+import click
 
-__all__ = ["Declined", "ExitCode", "exit_code_of", "exit_code_of_jobs"]
+from argosy_core.errors import BackendUnavailable, InvalidRequest, NotFound
+
+__all__ = ["OWN_FAILURE", "Declined", "ExitCode", "exit_code_of", "exit_code_of_jobs", "own_failures"]
+
+OWN_FAILURE: Final = 125
+"""Exit code of a command that passes on those of others where not theirs failed but we did, as docker's."""
+_CODE: Final = "argosy_exit_code"
 
 
 class ExitCode(IntEnum):
@@ -36,15 +44,29 @@ class Declined(Exception):
     """Somebody was asked, and does not want it."""
 
 
-def exit_code_of(error: ArgosyError) -> ExitCode:
-    """Return what a command ends with after an error."""
+@contextmanager
+def own_failures() -> Iterator[None]:
+    """Have whatever error leaves this block end the command with `OWN_FAILURE`; Ctrl-C, and being declined, do not."""
+    try:
+        yield
+    except (Declined, click.Abort, click.exceptions.Exit, BrokenPipeError):
+        raise
+    except Exception as error:
+        setattr(error, _CODE, OWN_FAILURE)
+        raise
+
+
+def exit_code_of(error: Exception, otherwise: ExitCode = ExitCode.SERVER) -> int:
+    """Return what a command ends with after an error; `otherwise` if it is none that has a code of its own."""
+    if hasattr(error, _CODE):
+        return int(getattr(error, _CODE))
     if isinstance(error, InvalidRequest):
         return ExitCode.USAGE
     if isinstance(error, NotFound):
         return ExitCode.NOT_FOUND
     if isinstance(error, BackendUnavailable):
         return ExitCode.UNAVAILABLE
-    return ExitCode.SERVER
+    return otherwise
 
 
 def exit_code_of_jobs(counts: Mapping[str, int]) -> ExitCode:

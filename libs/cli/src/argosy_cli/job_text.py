@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from argosy_cli.attempts import end_time, start_time, told_run
 from argosy_cli.options import Settings
 from argosy_cli.output import Column, age_text, amount_text, print_one, state_text, time_text
 from argosy_cli.selectors import ACTIVE_STATES
@@ -33,8 +34,8 @@ def job_columns() -> list[Column[Job]]:
         Column("STATE", _state_text),
         Column("WAITS FOR", _wait_text),
         Column("PRIORITY", lambda j: str(j.priority), wide=True, right=True),
-        Column("CLUSTER", lambda j: j.runs[-1].cluster if j.runs else "-"),
-        Column("NODE", lambda j: j.runs[-1].node if j.runs else "-"),
+        Column("CLUSTER", lambda j: run.cluster if (run := told_run(j)) else "-"),
+        Column("NODE", lambda j: run.node if (run := told_run(j)) else "-"),
         Column("ATTEMPT", lambda j: str(j.runs[-1].attempt) if j.runs else "-", wide=True, right=True),
         Column("REQUESTS", _requests_text),
         Column("LIFETIME", lambda j: _duration_text(j.lifetime_s) or "-", wide=True, right=True),
@@ -52,7 +53,7 @@ def job_columns() -> list[Column[Job]]:
 def print_job(settings: Settings, job: Job) -> None:
     """Print one job: what it is, its runs, what happened to it and when, its manifests."""
     runs = "\n".join(f"{_run_number(job, run)}: {_run_text(run)}" for run in job.runs)
-    last = job.runs[-1] if job.runs else None
+    told = told_run(job)
     lines = [
         ("id", job.id),
         ("queue", job.queue),
@@ -72,10 +73,10 @@ def print_job(settings: Settings, job: Job) -> None:
         ("operator", f"argosy jobs --parent {short_id(job.id)} lists its children" if job.operator else ""),
         ("parent", f"{job.parent.job_id}{', which it outlives' * job.parent.outlives}" if job.parent else ""),
         ("submitted", time_text(job.create_time)),
-        ("started", time_text(last.start_time if last is not None else None)),
+        ("started", time_text(start_time(job))),
         ("ended", time_text(job.end_time)),
         ("ran", _run_time_text(job).strip("-")),
-        ("exit code", "" if last is None or last.exit_code is None else str(last.exit_code)),
+        ("exit code", "" if told is None or told.exit_code is None else str(told.exit_code)),
         ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
         (
             "annotations",
@@ -134,21 +135,21 @@ def _duration_text(seconds: int | None) -> str:
 
 
 def _run_time_text(job: Job) -> str:
-    """Return how long the last run has run, `-` if it has not begun."""
-    if not job.runs or job.runs[-1].start_time is None:
-        return "-"
-    return age_text(job.runs[-1].start_time, now=job.runs[-1].end_time)
+    """Return how long the newest attempt has run, `-` if it has not begun."""
+    began = start_time(job)
+    return "-" if began is None else age_text(began, now=end_time(job))
 
 
 def _exit_text(job: Job) -> str:
-    code = job.runs[-1].exit_code if job.runs else None
-    return "-" if code is None else str(code)
+    told = told_run(job)
+    return "-" if told is None or told.exit_code is None else str(told.exit_code)
 
 
 def _run_number(job: Job, run: Run) -> str:
     """Return the attempt, and which of its members if it has several."""
     is_one_of_many = sum(other.attempt == run.attempt for other in job.runs) > 1 or run.member
-    return f"{run.attempt} member {run.member}" if is_one_of_many else f"{run.attempt}"
+    replacement = f", replacement {run.replacement}" if run.replacement else ""
+    return f"{run.attempt} member {run.member}{replacement}" if is_one_of_many else f"{run.attempt}"
 
 
 def _run_text(run: Run) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["to_plain"]
 
 _SECONDS: Final = ("lifetime_s", "time_limit_s", "estimate_s")
+_MEMBER_FAILURES: Final = {1: "replaceLost", 2: "replace"}
 _LEFT_OUT: Final = ("after_until", "cordon_reason", "groups", "place", "retry")
 """Fields that stand within others, or nowhere."""
 _UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
@@ -56,6 +57,8 @@ def _member(owner: Any, name: str) -> tuple[str, Any]:  # noqa: ANN401 - any dat
             spec |= {"nodeLost": {"replaceAfter": f"{lost_s:g}s"}} if lost_s else {}
             stop_s = owner.retry.stop_after_s
             spec |= {"executorLost": {"stopAfter": f"{stop_s:g}s"}} if stop_s else {}
+            replaced = owner.retry.replaced_members
+            spec |= {"memberFailure": _MEMBER_FAILURES[replaced]} if replaced else {}
         return "spec", spec if value or groups else None
     if name == "after":
         return "after", {"jobIds": list(value), "until": owner.after_until} if value else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
@@ -26,6 +26,7 @@ __all__ = [
     "global_options",
     "new_secret_file",
     "output_options",
+    "read_amounts",
     "settings_of",
 ]
 
@@ -62,6 +63,24 @@ def duration(text: str) -> int:
         return parse_duration_s(text)
     except InvalidRequest as error:
         raise click.BadParameter(error.message) from error
+
+
+def read_amounts(texts: Sequence[str], *, option: str) -> dict[str, int]:
+    """Return amounts by resource, base units, of an option's values, `RESOURCE=AMOUNT` each or several with commas.
+
+    Raises:
+        click.UsageError: One cannot be read.
+    """
+    from argosy_core.resources import parse_quantity
+
+    amounts: dict[str, int] = {}
+    for text in (part for value in texts for part in value.split(",")):
+        name, _, amount = text.partition("=")
+        try:
+            amounts[name] = parse_quantity(name, amount)
+        except InvalidRequest as cause:
+            raise click.UsageError(f"{option} {text!r} is no RESOURCE=AMOUNT: {cause}") from cause
+    return amounts
 
 
 def new_secret_file(context: click.Context, path: Path) -> IO[str]:

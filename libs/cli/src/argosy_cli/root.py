@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from argosy_cli.catalogue import COMMANDS, EXTRAS, help_text
-from argosy_cli.exits import Declined, ExitCode, exit_code_of
+from argosy_cli.exits import Declined, ExitCode, exit_code_of, own_failures
 from argosy_cli.options import Settings, global_options
 from argosy_cli.output import show_error
 from argosy_core.errors import ArgosyError
@@ -42,6 +42,35 @@ class _LazyGroup(click.Group):
 
             complete_names(command)
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)  # click takes from what it is given
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError:
+            if self._is_run(ctx, given):
+                with own_failures():
+                    raise
+            raise
+
+    def _is_run(self, ctx: click.Context, args: Sequence[str]) -> bool:
+        """Return whether a command line whose global options are wrong is one of `run`, so that 2 may be its command's.
+
+        It is the first command named that is no option's value. Where there is none, an option has taken it for its
+        value: `argosy --timeout run -- true`.
+        """
+        with_value = {
+            name
+            for option in self.get_params(ctx)
+            if isinstance(option, click.Option) and not option.is_flag
+            for name in option.opts
+        }
+        own = args[: args.index("--")] if "--" in args else args
+        named = [word for word in own if word in COMMANDS]
+        free = [
+            word for before, word in zip(("", *own), own, strict=False) if word in COMMANDS and before not in with_value
+        ]
+        return (free or named)[:1] == ["run"]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -75,7 +104,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
-        return ExitCode.USAGE
+        return exit_code_of(error, ExitCode.USAGE)
     except Declined:
         click.echo("nothing was done", err=True)
         return ExitCode.OK
@@ -96,20 +125,20 @@ def run(arguments: Sequence[str]) -> int:
             f"error: this needs argosy-cli[{extra}], which is not installed: pip install 'argosy-cli[{extra}]'",
             err=True,
         )
-        return ExitCode.USAGE
+        return exit_code_of(error, ExitCode.USAGE)
     except OSError as error:
         click.echo(f"error: {error}", err=True)
-        return ExitCode.SERVER
+        return exit_code_of(error)
     except Exception as error:  # noqa: BLE001 - told, and raised again if asked for
         return _show_fault(error)
     return code if isinstance(code, int) else ExitCode.OK
 
 
-def _show_fault(error: Exception) -> ExitCode:
+def _show_fault(error: Exception) -> int:
     """Say that it is ours, or raise it again where somebody looks for its place."""
     if os.environ.get("ARGOSY_DEBUG"):
         raise error
     click.echo(
         f"error: a fault in argosy itself: {type(error).__name__}: {error}; ARGOSY_DEBUG=1 shows where", err=True
     )
-    return ExitCode.SERVER
+    return exit_code_of(error)

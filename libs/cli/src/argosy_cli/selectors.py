@@ -17,7 +17,14 @@ from argosy_core.job.reading.families import PARENT_LABEL
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, JobSelector
 
-__all__ = ["ACTIVE_STATES", "JOB_STATE_NAMES", "make_selector", "selector_options", "with_parent"]
+__all__ = [
+    "ACTIVE_STATES",
+    "JOB_STATE_NAMES",
+    "list_selector_options",
+    "make_selector",
+    "selector_options",
+    "with_parent",
+]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -31,17 +38,25 @@ ACTIVE_STATES: Final = ("leased", "queued", "running")
 
 def selector_options(function: _Function) -> _Function:
     """Add --queue, --job-set, --state, --selector and --parent to a command."""
+    return _selecting(
+        function, (*JOB_STATE_NAMES, "active"), "State, or `active` for those of jobs that have not ended"
+    )
+
+
+def list_selector_options(function: _Function) -> _Function:
+    """Add the same to a command that looks at each job, and so knows `pending`: a stage, which rounds change."""
+    text = "State; `active` for those of jobs that have not ended, `pending` for queued jobs whose turn it is"
+    return _selecting(function, (*JOB_STATE_NAMES, "active", "pending"), text)
+
+
+def _selecting(function: _Function, states: tuple[str, ...], states_text: str) -> _Function:
     for option in (
         click.option("--parent", default="", metavar="JOB_ID", help="Only jobs that this one submitted."),
         click.option(
             "-l", "--selector", "label_selector", default="", help="Label selector, as in team=tides,env!=test."
         ),
         click.option(
-            "--state",
-            "states",
-            multiple=True,
-            type=click.Choice((*JOB_STATE_NAMES, "active")),
-            help="State, or `active` for those of jobs that have not ended; may be repeated.",
+            "--state", "states", multiple=True, type=click.Choice(states), help=f"{states_text}; may be repeated."
         ),
         click.option("--job-set", default="", help="Job set."),
         click.option("--queue", default="", help="Queue."),

@@ -5,7 +5,7 @@ Source: `proto/argosy/api/v1/access.proto`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -119,14 +119,23 @@ class AccessCalls(RepeatedCalls):
             if not request.page_token:
                 return
 
-    async def invite_cluster(self, name: str, *, lifetime_s: float = 3600.0) -> Invitation:
+    async def invite_cluster(
+        self, name: str, *, lifetime_s: float = 3600.0, max_capacity: Mapping[str, int] | None = None
+    ) -> Invitation:
         """Invite the processes of a cluster: each may fetch its certificate once.
+
+        Args:
+            name: Name of the cluster, which need not be known yet.
+            lifetime_s: How long the invitation is good for.
+            max_capacity: What the cluster has at most, base units by resource; None leaves that as it is.
 
         Raises:
             NotPermitted: The caller is no administrator.
             NotAllowedNow: The server has no authority to sign with.
         """
-        request = access_pb2.InviteClusterRequest(name=name, lifetime=timedelta(seconds=lifetime_s))
+        request = access_pb2.InviteClusterRequest(
+            name=name, lifetime=timedelta(seconds=lifetime_s), max_capacity=max_capacity
+        )
         answer = await self.call(self._access.InviteCluster, request)
         return access.Invitation(token=answer.token, expire_time=answer.expire_time.ToDatetime(tzinfo=UTC))
 

@@ -227,6 +227,12 @@ class ArgosyClient(AccessCalls, ClusterCalls, PoolCalls, QueueCalls):
         response = await self.call(self._jobs.BatchGetJobStages, request)
         return {job.id: codec.standing_of(job) for job in response.jobs}, tuple(response.pools_without_leader)
 
+    async def list_pending_jobs(self, selector: JobSelector) -> tuple[list[Job], tuple[str, ...]]:
+        """Return the pending jobs that a selector means, and the pools without leader, which cannot tell of theirs."""
+        request = job_pb2.ListPendingJobsRequest(selector=codec.selector_message(selector))
+        response = await self.call(self._jobs.ListPendingJobs, request)
+        return [codec.job_of(job) for job in response.jobs], tuple(response.pools_without_leader)
+
     async def cancel_jobs(
         self, target: Sequence[str] | JobSelector, *, reason: str = "", validate_only: bool = False
     ) -> ChangeResult:

@@ -5,7 +5,7 @@ Source: `proto/argosy/api/v1/cluster.proto`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -100,6 +100,11 @@ class ClusterCalls(RepeatedCalls):
         request = cluster_pb2.UncordonClusterRequest(name=name)
         return cluster_codec.cluster_of((await self.call(self._clusters.UncordonCluster, request)).cluster)
 
+    async def delegate_cluster(self, name: str, *, delegated: bool = True) -> Cluster:
+        """Have a cluster place by itself from now on, or not."""
+        request = cluster_pb2.DelegateClusterRequest(name=name, delegated=delegated)
+        return cluster_codec.cluster_of((await self.call(self._clusters.DelegateCluster, request)).cluster)
+
     async def cordon_node(self, cluster: str, node: str, reason: str = "", *, allow_missing: bool = False) -> Cluster:
         """Stop placing on a node.
 
@@ -113,6 +118,16 @@ class ClusterCalls(RepeatedCalls):
         """Let a node be placed on again."""
         request = cluster_pb2.UncordonNodeRequest(cluster=cluster, node=node)
         return cluster_codec.cluster_of((await self.call(self._clusters.UncordonNode, request)).cluster)
+
+    async def set_max_capacity(self, name: str, amounts: Mapping[str, int]) -> Cluster:
+        """Say what a cluster has at most, base units by resource; nothing to set no bound.
+
+        Raises:
+            NotFound: There is no such cluster.
+            NotPermitted: The caller is no administrator.
+        """
+        request = cluster_pb2.SetMaxCapacityRequest(name=name, amounts=amounts)
+        return cluster_codec.cluster_of((await self.call(self._clusters.SetMaxCapacity, request)).cluster)
 
     async def forget_cluster(self, name: str) -> int:
         """Declare a cluster gone for good; return how many runs were lost with it.

@@ -31,6 +31,9 @@ def cluster_of(message: cluster_pb2.Cluster) -> Cluster:
         free=dict(message.free.amounts),
         contact_time=time_of(message, "contact_time"),
         cordoned_nodes={node.name: node.cordon.reason for node in message.cordoned_nodes},
+        max_capacity=dict(message.max_capacity.amounts),
+        told=dict(message.told.amounts),
+        delegated=message.delegated,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 __all__ = ["Cluster", "Node", "ScaledPod"]
@@ -37,6 +37,12 @@ class Cluster:
     """Last contact with its executor."""
     cordoned_nodes: Mapping[str, str]
     """Cordoned nodes with the reasons given, by name."""
+    max_capacity: Mapping[str, int] = field(default_factory=dict)
+    """What it has at most by an administrator's word, base units by resource."""
+    told: Mapping[str, int] = field(default_factory=dict)
+    """What its sampler tells of those resources of which less counts, base units by resource."""
+    delegated: bool = False
+    """It places by itself: leases name the cluster only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ Source: CONTRIBUTING.md, "protobuf objects go no further".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -34,7 +33,7 @@ from argosy_core.errors import FieldViolation, InvalidRequest
 from argosy_core.job.failure_kind import FailureKind
 from argosy_core.job.reading.families import Parent
 from argosy_core.job.reading.pod_groups import PodGroup
-from argosy_core.job.reading.retry_rules import RetryRules
+from argosy_core.job.reading.retry_rules import ReplacedMembers, RetryRules
 
 __all__ = [
     "JOB_STAGE_NAMES",
@@ -56,6 +55,10 @@ def enum_names(enum: Any, prefix: str) -> dict[int, str]:  # noqa: ANN401 - gene
     return {number: name.removeprefix(prefix).lower() for name, number in enum.items()}
 
 
+_MEMBER_FAILURES: Final = {
+    ReplacedMembers.LOST: job_pb2.MEMBER_FAILURE_REPLACE_LOST,
+    ReplacedMembers.ALL: job_pb2.MEMBER_FAILURE_REPLACE,
+}
 _AFTER_NAMES: Final = enum_names(job_pb2.AfterUntil, "AFTER_UNTIL_")
 _STATE_NAMES: Final = enum_names(job_pb2.JobState, "JOB_STATE_")
 JOB_STAGE_NAMES: Final = enum_names(job_pb2.JobStage, "JOB_STAGE_")
@@ -112,7 +115,7 @@ def submit_message(
 
 
 def _retry_message(rules: RetryRules | None) -> job_pb2.RetryRules | None:
-    if rules is None or replace(rules, replace_after_s=0.0, stop_after_s=0.0) == RetryRules():
+    if rules is None or rules.of_failures() == RetryRules():
         return None
     return job_pb2.RetryRules(
         max_failed_runs=rules.max_failed_runs,
@@ -127,8 +130,10 @@ def _retry_message(rules: RetryRules | None) -> job_pb2.RetryRules | None:
 
 
 def _lost_messages(rules: RetryRules | None) -> dict[str, Any]:
-    """Return what a spec says of nodes and executors that are not heard of, by field."""
+    """Return what a spec says of nodes and executors that are not heard of, and of members, by field."""
     said: dict[str, Any] = {}
+    if rules is not None and rules.replaced_members:
+        said["member_failure"] = _MEMBER_FAILURES[rules.replaced_members]
     if rules is not None and rules.replace_after_s:
         said["node_lost"] = job_pb2.NodeLost(replace_after=_span_message(rules.replace_after_s))
     if rules is not None and rules.stop_after_s:
@@ -146,7 +151,9 @@ def _span_message(seconds: float) -> Duration | None:
 
 
 def _retry_of(message: job_pb2.JobSpec) -> RetryRules | None:
-    if not any(message.HasField(name) for name in ("retry", "node_lost", "executor_lost")):
+    has_rules = any(message.HasField(name) for name in ("retry", "node_lost", "executor_lost"))
+    replaced = {value: key for key, value in _MEMBER_FAILURES.items()}.get(message.member_failure, ReplacedMembers.NONE)
+    if not has_rules and not replaced:
         return None
     given, known = message.retry, {kind.value for kind in FailureKind}
     return RetryRules(
@@ -158,6 +165,7 @@ def _retry_of(message: job_pb2.JobSpec) -> RetryRules | None:
         max_back_off_s=given.max_back_off.ToMilliseconds() / 1000,
         replace_after_s=message.node_lost.replace_after.ToMilliseconds() / 1000,
         stop_after_s=message.executor_lost.stop_after.ToMilliseconds() / 1000,
+        replaced_members=replaced,
     )
 
 
@@ -352,6 +360,7 @@ def _run_of(message: job_pb2.Run) -> Run:
     return Run(
         attempt=message.attempt,
         member=message.member,
+        replacement=message.replacement,
         state=_RUN_STATE_NAMES.get(message.state, "unspecified"),
         cluster=message.cluster,
         node=message.node,

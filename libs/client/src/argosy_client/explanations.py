@@ -106,6 +106,8 @@ class StartBand:
     """If the whole pool served its queue alone."""
     latest: datetime | None
     """If its queue got just its share, or when it was promised; None for a queue without a share."""
+    likely: datetime | None = None
+    """When it is most likely, by the median of what runs like those before it took; None where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +185,9 @@ def explanation_of(message: job_pb2.ExplainJobResponse) -> Explanation:
         why=message.why,
         queue_standing=_standing_of(message.queue_standing) if message.HasField("queue_standing") else None,
         expected_start=StartBand(
-            earliest=time_of(message.expected_start, "earliest"), latest=time_of(message.expected_start, "latest")
+            earliest=time_of(message.expected_start, "earliest"),
+            latest=time_of(message.expected_start, "latest"),
+            likely=time_of(message.expected_start, "likely"),
         )
         if message.HasField("expected_start")
         else None,

@@ -13,9 +13,9 @@ from argosy_client.field_reading import FieldReader, kind_text, manifest_text, p
 from argosy_client.yaml_nodes import Value
 from argosy_core.job.failure_kind import FailureKind
 from argosy_core.job.reading.pod_groups import MAX_MEMBER_COUNT, PodGroup
-from argosy_core.job.reading.retry_rules import MAX_FAILED_RUNS, RetryRules
+from argosy_core.job.reading.retry_rules import MAX_FAILED_RUNS, ReplacedMembers, RetryRules
 
-__all__ = ["read_spec"]
+__all__ = ["MEMBER_FAILURES", "read_spec"]
 
 
 def _spellings(*names: str) -> dict[str, str]:
@@ -24,10 +24,16 @@ def _spellings(*names: str) -> dict[str, str]:
     return camels | {name: name for name in names}
 
 
-_SPEC_FIELDS: Final = _spellings("manifests", "groups", "retry", "node_lost", "executor_lost")
+_SPEC_FIELDS: Final = _spellings("manifests", "groups", "retry", "node_lost", "executor_lost", "member_failure")
 _GROUP_FIELDS: Final = _spellings("name", "min", "max", "max_hops", "shares_nodes", "after", "template")
 _RETRY_FIELDS: Final = _spellings("max_failed_runs", "by_kind", "first_back_off", "back_off_factor", "max_back_off")
 _FAILURE_KINDS: Final = {kind.name.lower(): kind.name.lower() for kind in FailureKind if kind}
+MEMBER_FAILURES: Final = {
+    "endRun": ReplacedMembers.NONE,
+    "replaceLost": ReplacedMembers.LOST,
+    "replace": ReplacedMembers.ALL,
+}
+"""What documents say of members that fail or are lost."""
 _MAX_HOPS: Final = 100
 
 
@@ -46,7 +52,20 @@ def read_spec(reader: FieldReader, spec: Value) -> tuple[tuple[str, ...], tuple[
     if "executor_lost" in fields:
         lost_s = _read_lost(reader, fields["executor_lost"], "executorLost", "stop_after")
         rules = replace(rules or RetryRules(), stop_after_s=lost_s)
+    if "member_failure" in fields:
+        replaced = _read_member_failure(reader, fields["member_failure"], has_groups=bool(groups))
+        rules = replace(rules or RetryRules(), replaced_members=replaced) if replaced or rules else None
     return manifests, groups, rules
+
+
+def _read_member_failure(reader: FieldReader, value: Value, *, has_groups: bool) -> ReplacedMembers:
+    """Return which members are replaced while the others run."""
+    if not has_groups:
+        reader.fault("spec.memberFailure", "is about the members of groups; a job without groups has one")
+    if not isinstance(value, str) or value not in MEMBER_FAILURES:
+        reader.fault("spec.memberFailure", f"must be one of {', '.join(MEMBER_FAILURES)}")
+        return ReplacedMembers.NONE
+    return MEMBER_FAILURES[value]
 
 
 def _read_manifests(reader: FieldReader, given: Value, *, has_groups: bool) -> tuple[str, ...]:

@@ -159,6 +159,8 @@ class Run:
     failure: str
     """Kind of its failure: exit_code, out_of_memory, evicted, image, infrastructure, rejected or time_limit; empty if
     none."""
+    replacement: int = 0
+    """How many were in this member's place before it, and were lost; 0 for the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

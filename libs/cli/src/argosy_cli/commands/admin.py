@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from argosy_cli.commands.admin_encryption import encryption_key_command
 from argosy_cli.commands.admin_log import check_log_command, setup_log
 from argosy_cli.commands.admin_quarantine import quarantine_group
 from argosy_cli.commands.admin_release import release_cluster
@@ -234,3 +235,4 @@ admin.add_command(release_cluster)
 admin.add_command(quarantine_group(_database, _database_options))
 admin.add_command(sessions_command(_database, _database_options))
 admin.add_command(token_command)
+admin.add_command(encryption_key_command)

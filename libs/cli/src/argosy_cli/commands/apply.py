@@ -35,7 +35,8 @@ def apply(context: click.Context, *, path: str, dry_run: bool) -> int:
     The file has the lists queues, roles and clusters. What it does not name stays as it is, and nothing is deleted. It
     is read and compared whole before anything is changed: a file that is wrong anywhere changes nothing.
     """
-    from argosy_client.declared import compare, read_declared
+    from argosy_client.declared import compare
+    from argosy_client.declared_reader import read_declared
 
     settings = settings_of(context)
     declared = read_declared(_text(path), source=path)

@@ -198,5 +198,7 @@ def _print(settings: Settings, answer: ChangeResult, what: str) -> None:
         if rest > 0:
             click.echo(f"... and {rest} more")
     click.echo(f"{what} {_count(answer.job_count)}")
+    if not answer.job_count and not answer.unknown_ids:
+        click.echo("what was named has ended, or nothing of it would change", err=True)
     for job_id in answer.unknown_ids:
         click.echo(f"{click.style('error:', fg='red')} there is no job {job_id}", err=True)

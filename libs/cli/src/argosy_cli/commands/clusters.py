@@ -12,7 +12,7 @@ import click
 
 from argosy_cli.commands.drains import drain_cluster, drain_node, jobs_at
 from argosy_cli.job_text import job_columns
-from argosy_cli.options import Settings, common_options, duration, new_secret_file, settings_of
+from argosy_cli.options import Settings, common_options, duration, new_secret_file, read_amounts, settings_of
 from argosy_cli.output import Column, age_text, amount_text, ask, print_one, print_rows, print_value
 from argosy_cli.session import call
 from argosy_core.errors import NotFound
@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["cluster", "node"]
 
 
+_CAPACITY_HELP = "Most that it has of a resource, as cpu=64 or memory=1Ti; with commas, or repeated."
+
+
 @click.group()
 def cluster() -> None:
-    """Show, cordon, drain, invite, revoke and forget clusters."""
+    """Show, bound, cordon, drain, invite, revoke and forget clusters."""
 
 
 @click.group()
@@ -51,6 +54,7 @@ def list_clusters(context: click.Context) -> None:
         Column("NAME", lambda c: c.name),
         Column("CONNECTED", _connection_text),
         Column("CORDONED", lambda c: "yes" if c.cordoned else "no"),
+        Column("DELEGATED", lambda c: "yes" if c.delegated else "no", wide=True),
         Column("NODES", lambda c: f"{c.node_count:,}", right=True),
         Column("RUNS", lambda c: f"{c.run_count:,}", right=True),
         Column("FREE CPU", lambda c: _part_text(c, "cpu"), right=True),
@@ -93,6 +97,32 @@ def uncordon_cluster(context: click.Context, *, name: str) -> None:
     _print(settings, call(settings, lambda client: client.uncordon_cluster(name)))
 
 
+@cluster.command("set")
+@click.argument("name")
+@click.option("--max-capacity", multiple=True, required=True, help=_CAPACITY_HELP + " `none` for no bound.")
+@common_options
+@click.pass_context
+def set_cluster(context: click.Context, *, name: str, max_capacity: tuple[str, ...]) -> None:
+    """Say what a cluster has at most; what its sampler tells beyond that counts for nobody's share."""
+    settings = settings_of(context)
+    amounts = {} if max_capacity == ("none",) else read_amounts(max_capacity, option="--max-capacity")
+    _print(settings, call(settings, lambda client: client.set_max_capacity(name, amounts)))
+
+
+@cluster.command("delegate")
+@click.argument("name")
+@click.option("--off", is_flag=True, help="Choose its nodes at the server again.")
+@common_options
+@click.pass_context
+def delegate_cluster(context: click.Context, *, name: str, off: bool) -> None:
+    """Have cluster NAME choose nodes by itself from now on.
+
+    Leases then name the cluster only: its executor asks its sampler, and what fits no node goes elsewhere.
+    """
+    settings = settings_of(context)
+    _print(settings, call(settings, lambda client: client.delegate_cluster(name, delegated=not off)))
+
+
 @cluster.command("forget")
 @click.argument("name")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -124,16 +154,22 @@ def forget_cluster(context: click.Context, *, name: str, yes: bool) -> None:
     required=True,
     help="New file that gets the token, for the cluster alone (mode 0600).",
 )
+@click.option("--max-capacity", multiple=True, help=_CAPACITY_HELP)
 @common_options
 @click.pass_context
-def invite_cluster(context: click.Context, *, name: str, lifetime_s: int, secret_file: Path) -> None:
+def invite_cluster(
+    context: click.Context, *, name: str, lifetime_s: int, secret_file: Path, max_capacity: tuple[str, ...]
+) -> None:
     """Draw a token with which each process of cluster NAME fetches its own certificate, once.
 
     Give it to them as `join.token_file`. From now on nothing else speaks for the cluster.
     """
     settings = settings_of(context)
+    amounts = read_amounts(max_capacity, option="--max-capacity")
     with new_secret_file(context, secret_file) as file:
-        invitation = call(settings, lambda client: client.invite_cluster(name, lifetime_s=lifetime_s))
+        invitation = call(
+            settings, lambda client: client.invite_cluster(name, lifetime_s=lifetime_s, max_capacity=amounts)
+        )
         file.write(invitation.token + "\n")
     if settings.is_table:
         click.echo(f"cluster {name} is invited until {invitation.expire_time:%Y-%m-%d %H:%M} UTC; see {secret_file}")
@@ -298,10 +334,13 @@ def _print(settings: Settings, value: Cluster) -> None:
         ("pools", ", ".join(value.pools)),
         ("connected", _connection_text(value)),
         ("cordoned", (value.cordon_reason or "yes") if value.cordoned else "no"),
+        ("delegated", "yes, its sampler chooses nodes" if value.delegated else "no"),
         ("nodes", f"{value.node_count:,}"),
         ("runs", f"{value.run_count:,}"),
         ("total", _amounts_text(value.total)),
         ("free", _amounts_text(value.free)),
+        ("told, and not all counted", _amounts_text(value.told)),
+        ("max capacity", _amounts_text(value.max_capacity)),
         ("last contact", age_text(value.contact_time)),
         ("cordoned nodes", ", ".join(f"{n} ({why})" if why else n for n, why in value.cordoned_nodes.items())),
     ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from argosy_cli.attempts import start_time
 from argosy_cli.exits import ExitCode
 from argosy_cli.job_text import job_columns
 from argosy_cli.options import Settings, common_options, duration, settings_of
@@ -168,10 +169,10 @@ async def _drain(client: ArgosyClient, drain: _Drain) -> tuple[list[Job], list[J
 
 def _is_past_lifetime(job: Job, now: datetime) -> bool:
     """Return whether the run of a job may be preempted by what its submitter said."""
-    run = job.runs[-1]
+    began = start_time(job)
     if job.lifetime_s is None:
         return False
-    return run.start_time is None or (now - run.start_time).total_seconds() >= job.lifetime_s
+    return began is None or (now - began).total_seconds() >= job.lifetime_s
 
 
 def _print(settings: Settings, drain: _Drain, stopped: list[Job], kept: list[Job], *, would: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from argosy_cli.attempts import told_run
 from argosy_cli.job_ids import whole_id
 from argosy_cli.json_form import to_plain
 from argosy_cli.options import common_options, settings_of
@@ -40,7 +41,7 @@ describe.name = "describe"
 
 def _lines(answer: Explanation) -> list[tuple[str, str]]:
     waits = answer.stage in {"queued", "pending"}
-    run = answer.job.runs[-1] if answer.job.runs else None
+    run = told_run(answer.job)
     return [
         ("job", f"{answer.job.id} ({answer.job.queue}/{answer.job.job_set})"),
         ("stage", state_text(answer.stage.replace("_", " "))),
@@ -98,7 +99,9 @@ def _band_text(band: StartBand | None) -> str:
     """Return when a job is expected to start."""
     if band is None:
         return ""
-    return f"from {to_plain(band.earliest)} to {to_plain(band.latest) if band.latest else 'nobody knows when'}"
+    likely = f", most likely {to_plain(band.likely)}" if band.likely else ""
+    latest = to_plain(band.latest) if band.latest else "nobody knows when"
+    return f"from {to_plain(band.earliest)} to {latest}{likely}"
 
 
 def _promise_text(promise: PromisedStart | None) -> str:

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Final, Literal, TypedDict, Unpack
 
 import click
 
+from argosy_cli.attempts import current_members, told_run
 from argosy_cli.job_ids import whole_id
 from argosy_cli.job_text import job_columns, print_job
 from argosy_cli.options import common_options, duration, settings_of
 from argosy_cli.output import print_rows, shown
-from argosy_cli.selectors import ACTIVE_STATES, make_selector, selector_options, with_parent
+from argosy_cli.selectors import ACTIVE_STATES, list_selector_options, make_selector, with_parent
 from argosy_cli.session import call
-from argosy_core.errors import InvalidRequest
+from argosy_core.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, Job, JobStanding
 
-__all__ = ["jobs", "say_failures"]
+__all__ = ["jobs", "say_failures", "with_stages"]
 
 _NARROWING: Final = ("states", "failed", "active", "label_selector", "since_s", "cluster", "node", "page", "parent")
 _MOST_REASONS: Final = 10
@@ -48,7 +49,7 @@ class _ListOptions(TypedDict):
 
 @click.command()
 @click.argument("job_id", required=False)
-@selector_options
+@list_selector_options
 @click.option("--failed", is_flag=True, help="Only jobs that failed, as --state failed.")
 @click.option("--active", is_flag=True, help="Only jobs that have not ended.")
 @click.option(
@@ -83,16 +84,18 @@ def jobs(
 
         async def get(client: ArgosyClient) -> Job:
             job = await client.get_job(await whole_id(client, job_id))
-            (told,), _ = await _with_stages(client, [job])
+            (told,), _ = await with_stages(client, [job])
             return told
 
         print_job(settings, call(settings, get))
         return
 
     async def fetch(client: ArgosyClient) -> tuple[list[Job], str, tuple[str, ...]]:
-        found, token = await _list(client, queue, job_set, options)
-        told, leaderless = await _with_stages(client, found)
-        return told, token, leaderless
+        found, token, unled = await _list(client, queue, job_set, options)
+        if options["cluster"] and not found:
+            await _check_cluster(client, options["cluster"])
+        told, leaderless = await with_stages(client, found)
+        return told, token, tuple(sorted({*unled, *leaderless}))
 
     found, token, leaderless = call(settings, fetch)
     print_rows(settings, found, job_columns(), empty="no such jobs", is_paged=True)
@@ -106,8 +109,13 @@ def jobs(
         click.echo(f"there are more than {len(found)}; the same command with --page {token} goes on", err=True)
 
 
-async def _list(client: ArgosyClient, queue: str, job_set: str, options: _ListOptions) -> tuple[list[Job], str]:
-    """Return the jobs of a list, and where it goes on: empty at its end, `_CUT` if only a higher limit shows more.
+async def _list(
+    client: ArgosyClient, queue: str, job_set: str, options: _ListOptions
+) -> tuple[list[Job], str, tuple[str, ...]]:
+    """Return the jobs of a list, where it goes on, and pools of which nobody knows what is pending.
+
+    It goes on nowhere (empty) at its end, at `_CUT` if only a higher limit shows more. Pending jobs come first, before
+    those of other states.
 
     Raises:
         InvalidRequest: The page is none of this list.
@@ -115,32 +123,57 @@ async def _list(client: ArgosyClient, queue: str, job_set: str, options: _ListOp
     limit, since_s = options["limit"], options["since_s"]
     created_from = None if since_s is None else datetime.now(UTC) - timedelta(seconds=since_s)
     cluster, node = options["cluster"], options["node"]
+    is_looked_at = bool(cluster or node)
     steps = _steps(options)
     at, token = _read_page(options["page"], len(steps))
     everyone = await with_parent(
         client, make_selector(queue, job_set, (), options["label_selector"]), options["parent"]
     )
     found: dict[str, Job] = {}  # a job may end between two lists
+    leaderless: tuple[str, ...] = ()
+    if _means_pending(options) and not options["page"]:
+        pending, leaderless = await client.list_pending_jobs(everyone)
+        pending.sort(key=_created, reverse=True)
+        recent = [job for job in pending if created_from is None or _created(job) >= created_from]
+        in_order = reversed(recent) if options["sort"] == "oldest" else recent
+        found = {job.id: job for job in in_order if _is_at(job, cluster, node)}
+        if len(found) > limit:
+            return list(found.values())[:limit], _CUT, leaderless
     while at < len(steps):
         is_full = len(found) >= limit
         page = await client.list_jobs_page(
             replace(everyone, states=make_selector("", "", steps[at], "").states),
             # Whether there is more after a step is found out by its first job; what is looked at in vain is looked at
             # many at a time.
-            page_size=_LARGEST_PAGE if cluster or node else 1 if is_full else min(limit - len(found), _LARGEST_PAGE),
+            page_size=_LARGEST_PAGE if is_looked_at else 1 if is_full else min(limit - len(found), _LARGEST_PAGE),
             page_token=token,
             newest_first=options["sort"] != "oldest",
             created_from=created_from,
         )
         meant = [job for job in page.jobs if _is_at(job, cluster, node)]
-        if is_full and (meant or page.next_page_token) and not (cluster or node):
-            return list(found.values()), f"{at}.{token}"
+        if is_full and (meant or page.next_page_token) and not is_looked_at:
+            return list(found.values()), f"{at}.{token}", leaderless
         for job in meant:
             found.setdefault(job.id, job)
         if len(found) > limit:
-            return list(found.values())[:limit], _CUT
+            return list(found.values())[:limit], _CUT, leaderless
         at, token = (at, page.next_page_token) if page.next_page_token else (at + 1, "")
-    return list(found.values()), ""
+    return list(found.values()), "", leaderless
+
+
+def _means_pending(options: _ListOptions) -> bool:
+    """Return whether pending jobs are asked for, which leaders know, and not all queued ones beside them."""
+    return "pending" in options["states"] and not {"queued", "active"} & {*options["states"]} and not options["active"]
+
+
+async def _check_cluster(client: ArgosyClient, name: str) -> None:
+    """Refuse the name of no cluster.
+
+    Raises:
+        NotFound: No cluster has it.
+    """
+    if name not in [one.name async for one in client.list_clusters()]:
+        raise NotFound(f"there is no cluster {name}; `argosy cluster list` lists them")
 
 
 def _read_page(text: str, step_count: int) -> tuple[int, str]:
@@ -157,7 +190,7 @@ def _read_page(text: str, step_count: int) -> tuple[int, str]:
     return int(step), token
 
 
-async def _with_stages(client: ArgosyClient, found: list[Job]) -> tuple[list[Job], tuple[str, ...]]:
+async def with_stages(client: ArgosyClient, found: list[Job]) -> tuple[list[Job], tuple[str, ...]]:
     """Return jobs with where they stand and what they wait for, and pools without a leader, which cannot tell."""
     standings: dict[str, JobStanding] = {}
     leaderless: set[str] = set()
@@ -188,25 +221,32 @@ def say_failures(jobs: Iterable[Job]) -> None:
 
 def _failure_text(job: Job) -> str:
     """Return why a job failed, equal for jobs that failed alike: names of nodes and numbers of pods are left out."""
-    run = job.runs[-1] if job.runs else None
+    run = told_run(job)
     if run is not None and run.failure == "exit_code":
         return f"ended with exit code {run.exit_code}"
     return (run.failure.replace("_", " ") if run is not None and run.failure else "") or job.reason or "unknown reason"
 
 
+def _created(job: Job) -> datetime:
+    return job.create_time or datetime.fromtimestamp(0, UTC)
+
+
 def _is_at(job: Job, cluster: str, node: str) -> bool:
-    """Return whether the last run of a job is on a cluster and a node; empty for any."""
-    run = job.runs[-1] if job.runs else None
-    return (not cluster or (run is not None and run.cluster == cluster)) and (
-        not node or (run is not None and run.node == node)
-    )
+    """Return whether a member of a job's newest attempt is, or was last, on a cluster and a node; empty for any."""
+    if not (cluster or node):
+        return True
+    members = current_members(job)
+    at = [run for run in members if run.end_time is None] or members
+    return any(cluster in {"", run.cluster} and node in {"", run.node} for run in at)
 
 
 def _steps(options: _ListOptions) -> list[tuple[str, ...]]:
     """Return the states to list, one list after the other; no states mean all."""
-    chosen = {*options["states"]}
+    chosen = {*options["states"]} - {"pending"}
     if options["failed"]:
         chosen.add("failed")
+    if options["states"] and not chosen:
+        return []  # pending ones alone
     if options["active"] or "active" in chosen:
         chosen = chosen - {"active"} | {*ACTIVE_STATES}
     if options["sort"] != "active":

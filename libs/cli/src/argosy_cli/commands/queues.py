@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from argosy_cli.options import FiniteRange, Settings, common_options, settings_of
+from argosy_cli.options import FiniteRange, Settings, common_options, read_amounts, settings_of
 from argosy_cli.output import Column, age_text, amount_text, print_one, print_rows, print_value
 from argosy_cli.session import call
 
@@ -81,7 +81,7 @@ def create(  # noqa: PLR0913 - an option each
         max_queued_count=max_queued,
         parent=parent,
         max_running_count=max_running,
-        max_running_amounts=_read_amounts(max_amounts),
+        max_running_amounts=read_amounts(max_amounts, option="--max-amount"),
         submit_rate_per_s=submit_rate or 0.0,
         lease_rate_per_s=lease_rate or 0.0,
         preempts_unexpired=bool(preempts_unexpired),
@@ -170,7 +170,9 @@ def update(  # noqa: PLR0913 - an option each
     }
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if max_amounts:
-        changes["max_running_amounts"] = {} if max_amounts == ("none",) else _read_amounts(max_amounts)
+        changes["max_running_amounts"] = (
+            {} if max_amounts == ("none",) else read_amounts(max_amounts, option="--max-amount")
+        )
     if not changes:
         raise click.UsageError("nothing to change: give an option, such as --weight", context)
 
@@ -259,25 +261,6 @@ def set_policy(context: click.Context, *, name: str, file: IO[str] | None, is_no
     settings = settings_of(context)
     call(settings, lambda client: client.set_queue_policy(name, document))
     click.echo(f"queue {name} has " + ("no policy of its own" if is_none else "this policy"))
-
-
-def _read_amounts(texts: tuple[str, ...]) -> dict[str, int]:
-    """Return amounts by resource, base units.
-
-    Raises:
-        click.UsageError: One cannot be read.
-    """
-    from argosy_core.errors import InvalidRequest
-    from argosy_core.resources import parse_quantity
-
-    amounts: dict[str, int] = {}
-    for text in texts:
-        name, _, amount = text.partition("=")
-        try:
-            amounts[name] = parse_quantity(name, amount)
-        except InvalidRequest as cause:
-            raise click.UsageError(f"--max-amount {text!r} is no RESOURCE=AMOUNT: {cause}") from cause
-    return amounts
 
 
 def _rate_text(per_s: float) -> str:

@@ -8,19 +8,22 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from argosy_cli.attempts import told_run
 from argosy_cli.commands.ended import ended_jobs
 from argosy_cli.commands.logs import stream_log
 from argosy_cli.commands.watch import follow
-from argosy_cli.exits import ExitCode
+from argosy_cli.exits import OWN_FAILURE, ExitCode, own_failures
 from argosy_cli.job_ids import whole_ids
+from argosy_cli.option_faults import name_options
 from argosy_cli.options import Settings, common_options, duration, settings_of
-from argosy_cli.output import print_value, show_error, shown
+from argosy_cli.output import print_value, shown
 from argosy_cli.session import call
 from argosy_core.errors import AlreadyExists, ArgosyError, InvalidRequest, NotFound
 
@@ -28,19 +31,33 @@ if TYPE_CHECKING:
     from argosy_client import ArgosyClient, JobDraft
     from argosy_core.job.reading.scaling_rules import ScalingRules
 
-__all__ = ["DEFAULT_IMAGE", "DEFAULT_QUEUE", "Array", "make_drafts", "read_array", "run", "submit_drafts"]
+__all__ = ["DEFAULT_IMAGE", "DEFAULT_QUEUE", "OPTIONS", "Array", "make_drafts", "read_array", "run", "submit_drafts"]
 
 DEFAULT_IMAGE: Final = "busybox:1.36"
 """Small, and has a shell."""
 DEFAULT_QUEUE: Final = "default"
 """Made by whoever first submits to it, where no queue is named."""
-_OWN_FAILURE: Final = 125
-"""Exit code where not the job failed but we did, as docker's."""
+OPTIONS: Final = {
+    "queue": "--queue",
+    "job_set": "--name",
+    "name": "--name",
+    "time_limit": "--time",
+    "priority": "--priority",
+    "after": "--after",
+    "scaling": "--autoscale",
+    "image": "IMAGE",
+    "variables": "--env",
+    "cpu": "--cpu",
+    "mem": "--mem",
+    "gpu": "--gpu",
+}
+"""What fills a field of a submit, as `name_options` takes it."""
 _MOST_SCRIPT_BYTES: Final = 200_000
 """A config map holds a mebibyte, a manifest of ours 256 KiB with its JSON escapes."""
 _MOST_INDICES: Final = 10_000
 _LEAST_BYTES: Final = 1 << 20
 """Less memory than this, without a unit, is a unit that was forgotten."""
+_MOST_MEMBERS: Final = 1000
 _SCRIPT_DIRECTORY: Final = "/argosy"
 _RANGE: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,30}[a-z0-9])?")
@@ -54,7 +71,12 @@ class _Run(click.Command):
             (args[: args.index("--")], "--", args[args.index("--") + 1 :]) if "--" in args else (args, "", [])
         )
         ctx.meta["argosy.command"] = tuple(rest) if dashes else ()
-        return super().parse_args(ctx, own)
+        with own_failures():
+            return super().parse_args(ctx, own)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
+        with own_failures():
+            return super().invoke(ctx)
 
 
 class Array(NamedTuple):
@@ -100,6 +122,17 @@ def _cores(text: str) -> str:
     return text
 
 
+def _image(text: str) -> str:
+    """Return the reference of an image.
+
+    Raises:
+        BadParameter: No registry could have it: no pull would ever succeed.
+    """
+    if re.fullmatch(r"[!-~]{1,500}", text) is None:
+        raise click.BadParameter(f"{text[:40]!r} is no image; write, for instance, {DEFAULT_IMAGE}")
+    return text
+
+
 def _memory(text: str) -> str:
     """Return an amount of memory, as Kubernetes reads it.
 
@@ -114,8 +147,45 @@ def _memory(text: str) -> str:
     return text
 
 
+def _members(text: str) -> tuple[int, int]:
+    """Return how many pods a job has at least and at most.
+
+    Raises:
+        click.BadParameter: The text is no number, and no range from 1 to 1,000.
+    """
+    found = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", text)
+    least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 1 <= least <= most <= _MOST_MEMBERS:
+        raise click.BadParameter(f"{text[:40]!r} must be COUNT or COUNT-MOST, as 4 or 2-8, from 1 to {_MOST_MEMBERS}")
+    return least, most
+
+
+def _member_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of jobs of several pods."""
+    options = (
+        click.option(
+            "--members",
+            type=_members,
+            metavar="COUNT[-MOST]",
+            help="Run it in so many pods at once, which know each other by ARGOSY_PEERS, and in up to MOST while there"
+            " is room; the log shown is member 0's.",
+        ),
+        click.option(
+            "--share-nodes", is_flag=True, help="Let --members share nodes with other jobs; else they take whole ones."
+        ),
+        click.option(
+            "--member-failure",
+            type=click.Choice(["endRun", "replaceLost", "replace"]),
+            help="What follows when one of --members fails or is lost: the run ends (by default), or it is replaced.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @click.command(cls=_Run, options_metavar="[OPTIONS]", epilog="Behind --: the command and its arguments.")
-@click.argument("image", default=DEFAULT_IMAGE, metavar=f"[IMAGE, else {DEFAULT_IMAGE}]")
+@click.argument("image", type=_image, default=DEFAULT_IMAGE, metavar=f"[IMAGE, else {DEFAULT_IMAGE}]")
 @click.option("--cpu", type=_cores, metavar="CORES", default="1", show_default=True, help="Cores, as in 4 or 500m.")
 @click.option(
     "--mem",
@@ -137,14 +207,7 @@ def _memory(text: str) -> str:
     metavar="0-99[%10]",
     help="One job for each index, in ARGOSY_ARRAY_INDEX; behind %, how many run at once.",
 )
-@click.option(
-    "--members",
-    type=click.IntRange(1, 1000),
-    help="Run it in so many pods at once, which know each other by ARGOSY_PEERS; the log shown is member 0's.",
-)
-@click.option(
-    "--share-nodes", is_flag=True, help="Let --members share nodes with other jobs; else they take whole ones."
-)
+@_member_options
 @click.option("--time", "time_limit_s", type=duration, metavar="TIME", help="Stop the job after this time, as in 1h.")
 @click.option("--after", multiple=True, metavar="JOB_ID", help="Begin after this job has succeeded; may be repeated.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Variable; may be repeated.")
@@ -168,28 +231,25 @@ def run(context: click.Context, /, *, detach: bool, queue: str, after: tuple[str
     """Run a command as a job, show what it writes, and end with its exit code.
 
     Arrays are followed by their counts, and end with exit code 5 if a job of theirs failed. Where not the command
-    failed but its submit, its placement or its cluster, the exit code is 125. Ctrl-C asks whether to cancel.
+    failed but its submit, its placement or its cluster, or where an option is wrong, the exit code is 125. Ctrl-C asks
+    whether to cancel.
     """
     settings = settings_of(context)
+    drafts = make_drafts(queue or DEFAULT_QUEUE, context.meta["argosy.command"], **what)
+    ids = call(settings, lambda client: submit_drafts(client, drafts, after, makes_queue=not queue, options=OPTIONS))
+    if detach or not settings.is_table:
+        if settings.is_table:
+            click.echo("\n".join(ids))
+        else:
+            print_value(settings, [{"id": job_id} for job_id in ids])
+        return ExitCode.OK
     try:
-        drafts = make_drafts(queue or DEFAULT_QUEUE, context.meta["argosy.command"], **what)
-        ids = call(settings, lambda client: submit_drafts(client, drafts, after, makes_queue=not queue))
-        if detach or not settings.is_table:
-            if settings.is_table:
-                click.echo("\n".join(ids))
-            else:
-                print_value(settings, [{"id": job_id} for job_id in ids])
-            return ExitCode.OK
-        try:
-            if what["array"]:
-                return follow(settings, drafts[0].queue, drafts[0].job_set, cursor="")
-            return call(settings, lambda client: _follow(client, ids[0]))
-        except KeyboardInterrupt:
-            _ask_to_cancel(settings, ids)
-            raise
-    except ArgosyError as error:
-        show_error(error)
-        return _OWN_FAILURE
+        if what["array"]:
+            return follow(settings, drafts[0].queue, drafts[0].job_set, cursor="")
+        return call(settings, lambda client: _follow(client, ids[0]))
+    except KeyboardInterrupt:
+        _ask_to_cancel(settings, ids)
+        raise
 
 
 def make_drafts(  # noqa: PLR0913 - one parameter per option
@@ -201,8 +261,9 @@ def make_drafts(  # noqa: PLR0913 - one parameter per option
     time_limit_s: int | None,
     priority: int,
     autoscale: str | None = None,
-    members: int | None = None,
+    members: tuple[int, int] | None = None,
     share_nodes: bool = False,
+    member_failure: str | None = None,
     **pod: Any,  # noqa: ANN401 - options of the pod
 ) -> list[JobDraft]:
     """Return what to submit: one draft, or one for each index of an array.
@@ -214,9 +275,13 @@ def make_drafts(  # noqa: PLR0913 - one parameter per option
     import uuid
 
     from argosy_client import JobDraft, PodGroup
+    from argosy_client.spec_documents import MEMBER_FAILURES
+    from argosy_core.job.reading.retry_rules import RetryRules
 
     if share_nodes and not members:
         raise InvalidRequest("--share-nodes is about the pods of --members; a job of one pod shares its node anyway")
+    if member_failure and not members:
+        raise InvalidRequest("--member-failure is about the pods of --members; --time and retries are for every job")
     if not _NAME.fullmatch(name):
         raise InvalidRequest(f"--name {name[:40]!r} must be at most 32 of a-z, 0-9 and '-', not '-' at the ends")
     if autoscale and members:
@@ -228,7 +293,7 @@ def make_drafts(  # noqa: PLR0913 - one parameter per option
     for index in indices or (None,):
         manifests = [json.dumps(one) for one in _manifests(name, command, index, len(indices), **pod)]
         group = members and PodGroup(
-            name=name, minimum=members, maximum=members, template=manifests.pop(), whole_nodes=not share_nodes
+            name=name, minimum=members[0], maximum=members[1], template=manifests.pop(), whole_nodes=not share_nodes
         )
         drafts.append(
             JobDraft(
@@ -236,6 +301,7 @@ def make_drafts(  # noqa: PLR0913 - one parameter per option
                 job_set=job_set,
                 manifests=tuple(manifests),
                 groups=(group,) if group else (),
+                retry=RetryRules(replaced_members=MEMBER_FAILURES[member_failure]) if member_failure else None,
                 priority=priority,
                 labels={} if index is None else {"array-index": str(index)},
                 time_limit_s=time_limit_s,
@@ -352,9 +418,25 @@ def _script_text(script: Path) -> str:
 
 
 async def submit_drafts(
-    client: ArgosyClient, drafts: list[JobDraft], after: tuple[str, ...], *, makes_queue: bool
+    client: ArgosyClient,
+    drafts: list[JobDraft],
+    after: tuple[str, ...],
+    *,
+    makes_queue: bool,
+    options: Mapping[str, str],
 ) -> list[str]:
-    """Submit drafts, and make the default queue if it is missing and nobody named another; return the ids."""
+    """Submit drafts, and make the default queue if it is missing and nobody named another; return the ids.
+
+    Args:
+        client: Of the server.
+        drafts: What is submitted.
+        after: Ids, or ends of ids, of jobs that have to end before.
+        makes_queue: Whether nobody named a queue.
+        options: What fills which field, as `name_options` takes it.
+
+    Raises:
+        ArgosyError: It is refused; options are named in place of fields.
+    """
     from argosy_client import Queue
     from argosy_client.batches import split_drafts
 
@@ -363,14 +445,16 @@ async def submit_drafts(
     for part in split_drafts([replace(draft, after=others) for draft in drafts]):
         try:
             answer = await client.submit_checked(part)
-        except NotFound:
+        except NotFound as error:
             if not makes_queue or ids:
-                raise
+                raise name_options(error, options) from error
             try:
                 await client.create_queue(Queue(name=DEFAULT_QUEUE))
             except AlreadyExists:
                 click.echo("somebody else made the queue", err=True)
             answer = await client.submit_checked(part)
+        except ArgosyError as error:
+            raise name_options(error, options) from error
         ids += answer.job_ids
         for told in answer.warnings:
             click.echo(shown(f"warning: {told.description}"), err=True)
@@ -386,11 +470,12 @@ async def _follow(client: ArgosyClient, job_id: str) -> int:
     (job,) = await ended_jobs(client, (job_id,))
     if job.state == "succeeded":
         return ExitCode.OK
-    exit_code = job.runs[-1].exit_code if job.runs else None
+    told = told_run(job)
+    exit_code = told.exit_code if told is not None else None
     if job.state == "failed" and exit_code:
         return exit_code
     click.echo(f"the job has {'failed' if job.state == 'failed' else 'been cancelled'}: {job.reason}", err=True)
-    return _OWN_FAILURE
+    return OWN_FAILURE
 
 
 def _ask_to_cancel(settings: Settings, ids: list[str]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from argosy_cli.trace_options import trace_options
 if TYPE_CHECKING:
     from argosy_local.lost_node import LostNode
     from argosy_local.simulation import Progress, Simulated
+    from argosy_workload.report import Report
 
 __all__ = ["simulate"]
 
@@ -33,6 +36,25 @@ _order_option = click.option(
 )
 
 
+_set_option = click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Setting of the rounds, as promise_order=smallest-area for leader.round.promise_order; may be repeated.",
+)
+
+
+_usage_option = click.option(
+    "--usage",
+    nargs=2,
+    type=(click.Path(exists=True, dir_okay=False, path_type=Path), click.FloatRange(min=1.0)),
+    metavar="FILE SECONDS",
+    help="What pods use, so that agents resize them: a machine a line, percent of what a pod asks for at each step of "
+    "so many SECONDS.",
+)
+
+
 @click.command()
 @click.argument("trace", required=False, default="")
 @trace_options
@@ -44,6 +66,8 @@ _order_option = click.option(
     help="The mesh, or strict first come, first served.",
 )
 @_order_option
+@_set_option
+@_usage_option
 @click.option(
     "--report",
     "report_path",
@@ -60,32 +84,34 @@ def simulate(
     trace: str,
     scheduler: str,
     job_order: str,
+    changes: tuple[str, ...],
     quiet: bool,
     report_path: Path | None,
-    **choice: Any,  # noqa: ANN401 - fields of TraceChoice
+    **choice: Any,  # noqa: ANN401 - `usage`, and fields of TraceChoice
 ) -> int:
     """Run the trace TRACE in virtual time and report: leader, samplers, executors and clusters without a network.
 
     TRACE is a file (Standard Workload Format, Alibaba 2023 GPU pods, Philly, SURF, Argosy YAML or profile; plain or
     gzip) or the name of a bundled workload (demo, alibaba-gpu-2023); without it the demo's: five queues that want more
-    than the pool has, and a node that dies.
-    Equal input and seed give the equal event hash, bit for bit. Ctrl-C reports what has happened so far.
+    than the pool has, and a node that dies. Equal input and seed give the equal event hash. Ctrl-C reports what has
+    happened so far.
     """
-    from argosy_cli.reporting import print_report
     from argosy_local.demo import ROUND_SETTINGS, is_demo, lost_node_of
     from argosy_local.node_files import TraceChoice, read_workload
-    from argosy_local.reporting import check_report_path, write_report
+    from argosy_local.reporting import check_report_path
+    from argosy_local.simulation import Beside
     from argosy_local.simulation import simulate as run_simulation
     from argosy_workload.contended import CONTENDED
     from argosy_workload.report import add_first_come, build_report
 
-    settings = settings_of(context)
     check_report_path(report_path)
+    usage = choice.pop("usage")
     chosen = TraceChoice(trace=trace or CONTENDED, **choice)
     workload, node_set = read_workload(chosen)
     shown = is_demo(chosen.trace) and scheduler != "fcfs"
-    lost = lost_node_of(node_set) if shown else None
+    beside = Beside.of(lost_node_of(node_set) if shown else None, usage)
     title = f"Simulation of {Path(chosen.trace).name}, {scheduler}"
+    round_settings = {"job_order": job_order, **(ROUND_SETTINGS if shown else {}), **_round_changes(changes)}
     with CountsDisplay(title, live=not quiet, total=len(workload), line_period_s=_LINE_PERIOD_S) as display:
         done = run_simulation(
             workload,
@@ -93,24 +119,64 @@ def simulate(
             scheduler=scheduler,
             seed=chosen.seed,
             tell=_teller(display, len(workload)),
-            round_settings={"job_order": job_order, **(ROUND_SETTINGS if shown else {})},
-            lost=lost,
+            round_settings=round_settings,
+            beside=beside,
         )
     report = build_report(
         done.records,
         node_set,
         title=title,
         counters=done.counters,
-        notes=_notes(done, lost),
-        settings={"order": job_order, **_settings(done, scheduler, chosen.seed)},
+        notes=_notes(done, beside.lost),
+        settings={**_texts(round_settings), **_settings(done, scheduler, chosen.seed)},
     )
+    report = replace(report, scaling=done.scaling)
     if scheduler != "fcfs" and done.is_complete:
         report = add_first_come(report, workload, node_set)
-    print_report(settings, report)
-    if report_path is not None:
-        write_report([report], report_path)
-        click.echo(f"report: {report_path.absolute()}", err=True)
+    _show(context, report, report_path)
     return ExitCode.OK if done.is_complete else ExitCode.INTERRUPTED
+
+
+def _show(context: click.Context, report: Report, path: Path | None) -> None:
+    """Print a report, and write it to a file if one is named."""
+    from argosy_cli.reporting import print_report
+    from argosy_local.reporting import write_report
+
+    print_report(settings_of(context), report)
+    if path is not None:
+        write_report([report], path)
+        click.echo(f"report: {path.absolute()}", err=True)
+
+
+def _round_changes(changes: tuple[str, ...]) -> dict[str, bool | int | float | str]:
+    """Return settings of the rounds by name, from NAME=VALUE; whether a value is in its range is looked at later.
+
+    Raises:
+        InvalidRequest: A setting is not known, or its value is of another type.
+    """
+    from argosy_core.errors import InvalidRequest
+    from argosy_core.scheduler import RoundSettings
+
+    defaults = {one.name: one.default for one in fields(RoundSettings)}
+    known = {name: value for name, value in defaults.items() if isinstance(value, bool | int | float | str)}
+    chosen: dict[str, bool | int | float | str] = {}
+    for change in changes:
+        name, _, value = change.partition("=")
+        name = name.strip().removeprefix("leader.round.")
+        if name not in known:
+            raise InvalidRequest(f"--set {change}: there is no setting {name!r}; known are {', '.join(sorted(known))}")
+        wanted = type(known[name])
+        try:
+            chosen[name] = {"true": True, "false": False}[value] if wanted is bool else wanted(value)
+        except (KeyError, ValueError) as error:
+            words = {bool: "true or false", int: "a whole number", float: "a number"}
+            raise InvalidRequest(f"--set {change}: {name} must be {words[wanted]}") from error
+    return chosen
+
+
+def _texts(round_changes: Mapping[str, object]) -> dict[str, str]:
+    """Return settings as a report tells them."""
+    return {name: str(value) for name, value in round_changes.items()}
 
 
 def _teller(display: CountsDisplay, total: int) -> Progress:
@@ -128,7 +194,12 @@ def _teller(display: CountsDisplay, total: int) -> Progress:
 def _notes(done: Simulated, lost: LostNode | None) -> tuple[str, ...]:
     """Return what must be known of a simulation."""
     stopped = f"Stopped by the user after {done.virtual_s:,.0f} virtual seconds."
-    return (*(() if done.is_complete else (stopped,)), *(() if lost is None else (lost.describe(),)))
+    asked = "Pods are resized: utilisation and shares count what jobs asked for, which may be more than there is."
+    return (
+        *(() if done.is_complete else (stopped,)),
+        *(() if lost is None else (lost.describe(),)),
+        *(() if done.scaling is None else (asked,)),
+    )
 
 
 def _settings(done: Simulated, scheduler: str, seed: int) -> dict[str, str]:

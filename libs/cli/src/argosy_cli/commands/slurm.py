@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from argosy_cli.commands.run import DEFAULT_IMAGE, DEFAULT_QUEUE, make_drafts, read_array, submit_drafts
+from argosy_cli.attempts import end_time, start_time, told_run
+from argosy_cli.commands.run import DEFAULT_IMAGE, DEFAULT_QUEUE, OPTIONS, make_drafts, read_array, submit_drafts
 from argosy_cli.exits import ExitCode
 from argosy_cli.job_ids import whole_ids
 from argosy_cli.options import common_options, settings_of
@@ -36,6 +38,18 @@ _TIME: Final = re.compile(r"(?:(?P<days>\d{1,4})-)?(?P<parts>\d{1,6}(?::\d{1,2})
 _MEMORY: Final = re.compile(r"(\d{1,9})([KMGT]?)B?", re.IGNORECASE)
 _GPUS: Final = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,4})")
 _DEPENDENCY: Final = re.compile(r"(afterok|afterany)((?::[0-9A-Fa-f-]{4,36})+)")
+_OPTIONS: Final = {
+    **OPTIONS,
+    "queue": "--partition",
+    "job_set": "--job-name",
+    "name": "--job-name",
+    "after": "--dependency",
+    "image": "--image",
+    "cpu": "--cpus-per-task",
+    "gpu": "--gpus",
+}
+"""As `OPTIONS` of `argosy run`."""
+_submit = partial(submit_drafts, options=_OPTIONS)
 _SHORT_STATES: Final = {"queued": "PD", "leased": "CF", "running": "R"}
 _MOST_LISTED: Final = 1000
 
@@ -207,7 +221,7 @@ def sbatch(  # noqa: PLR0913 - one parameter per option
     )
     until, others = dependency or ("succeeded", ())
     drafts = [replace(draft, after_until=until) for draft in drafts]
-    ids = call(settings_of(context), lambda client: submit_drafts(client, drafts, others, makes_queue=not partition))
+    ids = call(settings_of(context), partial(_submit, drafts=drafts, after=others, makes_queue=not partition))
     click.echo(short_id(ids[0]) if parsable else f"Submitted batch job {short_id(ids[0])}")
     if len(ids) > 1:
         click.echo(f"and {len(ids) - 1} more, up to {short_id(ids[-1])}, in job set {drafts[0].job_set}", err=True)
@@ -243,15 +257,15 @@ def squeue(context: click.Context, /, *, partition: str, wanted: str, me: bool) 
         Column("ST", lambda j: _SHORT_STATES[j.state]),
         Column("TIME", _time_text, right=True),
         Column("NODES", lambda j: str(len({run.node for run in j.runs[-1:]})), right=True),
-        Column("NODELIST(REASON)", lambda j: j.runs[-1].node if j.runs else "(Priority or Resources)"),
+        Column("NODELIST(REASON)", lambda j: run.node if (run := told_run(j)) else "(Priority or Resources)"),
     ]
     settings = settings_of(context)
     print_rows(settings, call(settings, fetch), columns, empty="no jobs")
 
 
 def _time_text(job: Job) -> str:
-    run = job.runs[-1] if job.runs else None
-    return "0s" if run is None or run.start_time is None else age_text(run.start_time, now=run.end_time)
+    began = start_time(job)
+    return "0s" if began is None else age_text(began, now=end_time(job))
 
 
 @slurm.command("scancel")

@@ -8,6 +8,10 @@ Source: design section 9.
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from argosy_cli.commands.jobs import with_stages
 from argosy_cli.job_text import job_columns
 from argosy_cli.options import FiniteRange, common_options, settings_of
 from argosy_cli.output import Column, amount_text, print_value, table_text
@@ -26,7 +31,7 @@ from argosy_core.errors import ArgosyError
 if TYPE_CHECKING:
     from argosy_client import ArgosyClient, Cluster, Job, QueueShare
 
-__all__ = ["Screen", "View", "screen_text", "top"]
+__all__ = ["Screen", "View", "fitted", "screen_text", "top"]
 
 _SORTS: Final[dict[str, Callable[[QueueShare], Any]]] = {
     "running": lambda share: -share.usage_cores,
@@ -36,7 +41,13 @@ _SORTS: Final[dict[str, Callable[[QueueShare], Any]]] = {
 }
 _ESCAPES: Final = {"\x1b[A": "up", "\x1b[B": "down", "\x1bOA": "up", "\x1bOB": "down"}
 _KEYS: Final = {"k": "up", "j": "down", "\r": "open", "\n": "open", "\x1b": "back", "q": "quit", "s": "sort"}
+_ONE_KEY: Final = re.compile("\x1b[\\[O].|.", re.DOTALL)
 _MOST_JOBS: Final = 20
+_HEAD_LINES: Final = 3
+"""Of a screen, before the first queue: the sum, an empty line, the names of the columns."""
+_REVERSE: Final = "\x1b[7m"
+_RESIZED: Final = ""
+"""What stands among the keys for a terminal of another size; no key is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +112,7 @@ def top(context: click.Context, *, pool: str, interval_s: float, once: bool) -> 
     """Show queues and clusters live.
 
     Keys: arrows or j and k mark a queue, Enter looks into it, Escape goes back, s sorts by what is running, waiting,
-    requested or by name, q ends.
+    requested or by name, q ends. Where there is no terminal, the screen is printed once.
     """
     settings = settings_of(context)
     if once or not settings.is_table or not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -133,7 +144,8 @@ async def _fetch(client: ArgosyClient, pool: str, view: View) -> Screen:
                 break
     waiting = [job for job in jobs if job.state == "queued"]
     waits_for = (await client.explain_job(waiting[0].id)).summary if waiting else ""
-    return replace(screen, jobs=tuple(jobs[:_MOST_JOBS]), waits_for=waits_for)
+    told, _ = await with_stages(client, jobs[:_MOST_JOBS])
+    return replace(screen, jobs=tuple(told), waits_for=waits_for)
 
 
 async def _run(client: ArgosyClient, pool: str, interval_s: float) -> None:
@@ -143,35 +155,76 @@ async def _run(client: ArgosyClient, pool: str, interval_s: float) -> None:
     with _keys_into(keys):
         while not view.is_over:
             screen = await _fetch(client, pool, view)
-            click.echo("\x1b[H\x1b[2J" + screen_text(screen, view), nl=False)
-            with suppress(TimeoutError):
-                key = await asyncio.wait_for(keys.get(), interval_s)
+            key = _RESIZED
+            while key == _RESIZED:
+                size = _terminal_size()
+                text = fitted(screen_text(screen, view), view, width=size.columns, height=size.lines)
+                click.echo("\x1b[H\x1b[2J" + text, nl=False)
+                try:
+                    key = await asyncio.wait_for(keys.get(), interval_s)
+                except TimeoutError:
+                    break
                 view = view.after(key, [share.queue for share in screen.shares])
+
+
+def _terminal_size() -> os.terminal_size:
+    """Return the size of the terminal as it is now; what the environment says is of when the shell started."""
+    size = os.get_terminal_size(sys.stdout.fileno())
+    return size if size.columns and size.lines else shutil.get_terminal_size()
 
 
 @contextmanager
 def _keys_into(keys: asyncio.Queue[str]) -> Iterator[None]:
     """Give the terminal's keys, one by one and unseen, on a screen of its own while the block runs."""
-    import os
     import termios
     import tty
 
-    file = sys.stdin.fileno()
+    file, loop = sys.stdin.fileno(), asyncio.get_running_loop()
     before = termios.tcgetattr(file)
+
+    def resized() -> None:
+        with suppress(asyncio.QueueFull):
+            keys.put_nowait(_RESIZED)
 
     def read() -> None:
         with suppress(asyncio.QueueFull):
-            keys.put_nowait(os.read(file, 16).decode(errors="replace"))
+            for key in _ONE_KEY.findall(os.read(file, 64).decode(errors="replace")):  # of a fast hand, several at once
+                keys.put_nowait(key)
 
     tty.setcbreak(file)
-    asyncio.get_running_loop().add_reader(file, read)
+    loop.add_reader(file, read)
+    loop.add_signal_handler(signal.SIGWINCH, resized)
     click.echo("\x1b[?1049h", nl=False)
     try:
         yield
     finally:
         click.echo("\x1b[?1049l", nl=False)
-        asyncio.get_running_loop().remove_reader(file)
+        loop.remove_signal_handler(signal.SIGWINCH)
+        loop.remove_reader(file)
         termios.tcsetattr(file, termios.TCSADRAIN, before)
+
+
+def fitted(text: str, view: View, *, width: int, height: int) -> str:
+    """Return a screen's text cut to a terminal: the marked queue stays in sight, and no line goes on in the next.
+
+    Args:
+        text: As `screen_text` gives it.
+        view: What is marked.
+        width: Columns of the terminal.
+        height: Its lines.
+    """
+    lines = text.splitlines()
+    marked = _HEAD_LINES + view.line
+    most = max(height - 1, _HEAD_LINES + 1)
+    if not view.queue and marked >= most:
+        shown = most - _HEAD_LINES
+        lines = [*lines[:_HEAD_LINES], *lines[marked - shown + 1 : marked + 1]]
+    cut = []
+    for line in lines[:most]:
+        plain = click.unstyle(line)
+        short = click.style(plain[:width], reverse=True) if line.startswith(_REVERSE) else plain[:width]
+        cut.append(line if len(plain) <= width else short)
+    return "\n".join(cut)
 
 
 def screen_text(screen: Screen, view: View) -> str:
