@@ -35,6 +35,8 @@ issue server server --for-servers --host api --host leader --host relay --host $
 issue cluster-a cluster-a --cluster a --host sampler-a
 issue cluster-b cluster-b --cluster b --host sampler-b
 issue "cluster-$KUBERNETES_CLUSTER" cluster-kubernetes --cluster "$KUBERNETES_CLUSTER" --host sampler-kubernetes
+# What seals the secrets of jobs in the database; whoever loses it loses the jobs that it sealed.
+[ -e server/encryption-keys ] || argosy admin encryption-key first --keys-file server/encryption-keys > /dev/null
 if [ ! -e access/config.toml ]; then
     rm -f access/token
     { echo "tokens:"; argosy admin token admin --secret-file access/token; } > server/tokens.yaml
