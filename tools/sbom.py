@@ -1,11 +1,14 @@
 """Say what an image or a wheel holds: a software bill of materials, CycloneDX 1.5, JSON.
 
-It is read from the pinned requirements, in which every package stands with its version and hashes, and from the
-distributions of this workspace; nothing is asked of the network, and the same sources give the same bytes.
+It is read from the pinned requirements, in which every package stands with its version and hashes, from the list of
+their licences, and from the distributions of this workspace; nothing is asked of the network, and the same sources give
+the same bytes.
 
 Usage: python tools/sbom.py [DISTRIBUTION]    (all of them, as the images have; else one with what it needs)
+       python tools/sbom.py --root FOLDER     (all of them, and the Debian packages of an image that was unpacked there)
 """
 
+import hashlib
 import json
 import re
 import sys
@@ -16,6 +19,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 _ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;\\]+)")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+_LICENCE = re.compile(r"^License:[ \t]*(\S.*)$", re.MULTILINE)
+_COMMON = re.compile(r"/usr/share/common-licenses/([A-Za-z0-9][A-Za-z0-9.-]*[A-Za-z0-9])")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -67,6 +72,7 @@ def make_bill(chosen: str = "") -> dict[str, Any]:
             left += needs_of(ours[name]) if name in ours else []
             if name not in ours and name not in pinned:
                 raise KeyError(name)
+    licences = json.loads((ROOT / "tools" / "licences.json").read_text(encoding="utf-8"))
     shown = sorted(wanted if chosen else ours.keys() | pins[0].keys())
     components = []
     for name in shown:
@@ -74,6 +80,8 @@ def make_bill(chosen: str = "") -> dict[str, Any]:
         component = {"type": "library", "bom-ref": name, "name": name, "version": version}
         if name not in ours:
             component["purl"] = f"pkg:pypi/{name}@{version}"
+            if name in licences:
+                component["licenses"] = [{"expression": licences[name]}]
             component["properties"] = [{"name": "argosy:sha256", "value": value} for value in sorted(hashes)]
         components.append(component)
     dependencies = [{"ref": name, "dependsOn": needs_of(ours[name])} for name in shown if name in ours]
@@ -87,12 +95,46 @@ def make_bill(chosen: str = "") -> dict[str, Any]:
     }
 
 
+def read_debian(root: Path) -> list[dict[str, Any]]:
+    """Return the Debian packages of an unpacked image as components, with the licences that their own files name.
+
+    Names are those that Debian uses in them. A package without such a file, or whose file names none, has none here:
+    its component says so by what it lacks.
+
+    Raises:
+        FileNotFoundError: The folder holds no list of packages.
+    """
+    components = []
+    for paragraph in (root / "var/lib/dpkg/status").read_text(encoding="utf-8").split("\n\n"):
+        fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.*)$", paragraph, re.MULTILINE))
+        if not fields.get("Status", "").endswith(" installed"):
+            continue
+        name, version = fields["Package"], fields["Version"]
+        component: dict[str, Any] = {"type": "library", "bom-ref": f"deb/{name}", "name": name, "version": version}
+        component["purl"] = f"pkg:deb/debian/{name}@{version}?arch={fields.get('Architecture', 'all')}"
+        copyright_file = root / "usr/share/doc" / name / "copyright"
+        if copyright_file.is_file():
+            data = copyright_file.read_bytes()
+            text = data.decode("utf-8", "replace")
+            if named := sorted({*map(str.strip, _LICENCE.findall(text)), *_COMMON.findall(text)}):
+                component["licenses"] = [{"license": {"name": one}} for one in named]
+            said = hashlib.sha256(data).hexdigest()
+            component["properties"] = [{"name": "argosy:copyright-sha256", "value": said}]
+        components.append(component)
+    return sorted(components, key=lambda one: str(one["name"]))
+
+
 def main() -> None:
     """Print it."""
+    given = sys.argv[1:]
     try:
-        bill = make_bill(*sys.argv[1:2])
+        bill = make_bill(*([] if given[:1] == ["--root"] else given[:1]))
+        if given[:1] == ["--root"]:
+            bill["components"] += read_debian(Path(*given[1:2]))
     except KeyError as error:
         sys.exit(f"there is no distribution, and no pinned package, called {error.args[0]}")
+    except FileNotFoundError as error:
+        sys.exit(f"there is no list of Debian packages at {error.filename}")
     json.dump(bill, sys.stdout, indent=1)
     print()
 

@@ -1,0 +1,93 @@
+"""Tell which pinned packages a stored list of advisories names: a folder of OSV records, as registries publish them.
+
+Nothing is asked of the network, so that it runs where there is none; how new the list is, is up to whoever stored it.
+
+Usage: python tools/advisories.py FOLDER [REQUIREMENTS...]    (all of ours unless named; ends with 1 if one is named)
+"""
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+ROOT = Path(__file__).resolve().parent.parent
+OURS = ("requirements.txt", "requirements-dev.txt", "requirements-build.txt", "requirements-proto.txt")
+_SPEC = importlib.util.spec_from_file_location("sbom", ROOT / "tools" / "sbom.py")
+assert _SPEC is not None
+assert _SPEC.loader is not None
+sbom = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(sbom)
+
+
+def is_affected(version: str, affected: Mapping[str, Any]) -> bool:
+    """Return whether an entry of a record means a version: it is listed, or lies in a range.
+
+    A version that cannot be compared is taken for one that is meant: somebody shall look.
+    """
+    if version in affected.get("versions", ()):
+        return True
+    return any(
+        _is_within(version, one.get("events", ()))
+        for one in affected.get("ranges", ())
+        if one.get("type") in {"ECOSYSTEM", "SEMVER"}
+    )
+
+
+def _is_within(version: str, events: Sequence[Mapping[str, str]]) -> bool:
+    try:
+        own = Version(version)
+        steps = sorted((Version(value), kind) for event in events for kind, value in event.items() if kind != "limit")
+    except InvalidVersion:
+        return True
+    within = False
+    for at, kind in steps:
+        if kind == "introduced" and own >= at:
+            within = True
+        elif (kind == "fixed" and own >= at) or (kind == "last_affected" and own > at):
+            within = False
+    return within
+
+
+def find_advisories(folder: Path, pinned: Mapping[str, tuple[str, list[str]]]) -> Iterator[str]:
+    """Yield a line for each pinned package that a record of a folder means, in order.
+
+    Raises:
+        ValueError: The folder has no record, or one cannot be read: no list must not look like a clean one.
+    """
+    paths = sorted(folder.glob("**/*.json"))
+    if not paths:
+        raise ValueError(f"there is no record in {folder}")
+    for path in paths:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(record, dict) or "id" not in record:
+            raise ValueError(f"{path} is no record of OSV")
+        if "withdrawn" in record:
+            continue
+        for affected in record.get("affected", ()):
+            package = affected.get("package", {})
+            name = sbom.normal(package.get("name", ""))
+            if package.get("ecosystem") == "PyPI" and name in pinned and is_affected(pinned[name][0], affected):
+                yield f"{name} {pinned[name][0]}: {record['id']} {record.get('summary', '')}".rstrip()
+
+
+def main() -> None:
+    """Print what is found."""
+    if len(sys.argv) < 2:
+        sys.exit("usage: python tools/advisories.py FOLDER [REQUIREMENTS...]")
+    found = set()
+    try:
+        for name in sys.argv[2:] or [str(ROOT / one) for one in OURS]:
+            pinned = sbom.read_pinned(Path(name).read_text(encoding="utf-8"))
+            found |= set(find_advisories(Path(sys.argv[1]), pinned))
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    print("\n".join(sorted(found)) or "no pinned package is named")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
