@@ -1,6 +1,7 @@
 """Settings that every test shares."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -18,6 +19,14 @@ pytest_plugins = ["argosy_testkit.postgres"]
 
 LONGEST_FIRST = ("tests/e2e/", "tests/property/", "tests/unit/simulation/", "tests/integration/", "tests/")
 """Folders in the order in which modules are given to processes, so that none is left with a long one at the end."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the contexts of whoever runs the tests apart from those that tests write (`up --secure`, `login`)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,9 +1,10 @@
 """Hostile calls against a server process with an embedded Postgres, and what legal ones beside them feel.
 
-Prints one JSON object: answers by code, faults (answers that no server may give), the latency of legal calls alone,
-beside these, and beside each of three floods (calls without a message, lists by selector, watches from made-up
-cursors), and the process's memory before and after. Legal calls come from a process of their own, which feels the
-server and not what keeps the attackers' process busy. Ends with 1 if there was a fault or the server died.
+Prints one JSON object: answers by code, faults (answers that no server may give), the latency of legal calls alone and
+beside these, by turns, and beside each of four floods (calls without a message, lists by selector, watches from
+made-up cursors, submits of YAML that takes long to read), and the process's memory before and after. Legal calls come
+from a process of their own, which feels the server and not what keeps the attackers' process busy. Ends with 1 if there
+was a fault or the server died.
 `make hostile`.
 """
 
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -35,9 +37,9 @@ from argosy_testkit.hostile_run import call_all, good_calls, read_corpus, submit
 
 CORPUS = Path(__file__).parents[1] / "integration" / "server" / "hostile_corpus.json"
 LEGAL_S = 0.05
-ALONE_S = 10.0
+ROUNDS = 5
+WINDOW_S = 4.0
 FLOOD_S = 8.0
-BESIDE_S = 8.0
 GET_QUEUE = "/argosy.api.v1.QueueService/GetQueue"
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 SUBMIT = "/argosy.api.v1.JobService/SubmitJobs"
@@ -154,6 +156,16 @@ async def job_set_id(channel: grpc.aio.Channel) -> int:
     return int.from_bytes(packed[1:9], "little")
 
 
+def long_yaml(numbers: Iterator[int]) -> job_pb2.SubmitJobsRequest:
+    """Return a submit of a pod in YAML, 80 KB of it and like no other; it is refused once it is read."""
+    number = next(numbers)
+    annotations = "".join(f"    example.com/key-{place}: 'value {number}'\n" for place in range(2200))
+    pod = f"apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n{annotations}spec: {{}}\n"
+    return job_pb2.SubmitJobsRequest(
+        specs=[job_pb2.JobSpec(manifests=[pod])], items=[job_pb2.JobItem(queue="red", job_set="one")]
+    )
+
+
 async def floods(address: str) -> dict[str, dict[str, dict[str, float]]]:
     """Return the latencies of legal submits and reads beside each flood."""
     channels = [grpc.aio.insecure_channel(address, options=OWN_CONNECTION) for _ in range(4)]
@@ -161,6 +173,7 @@ async def floods(address: str) -> dict[str, dict[str, dict[str, float]]]:
     selector = job_pb2.JobSelector(queue="legal", label_selector="tier=none")
     own_id = await job_set_id(channels[0])
     cursors = [WatchCursor(job_set_id=own_id, number=1_000_000 + number).text() for number in range(800)]
+    numbers = itertools.count()
     found: dict[str, dict[str, dict[str, float]]] = {}
     silent: list[Any] = [channel.stream_unary(GET_QUEUE) for channel in channels]
     attacks: dict[str, list[Callable[[], Any]]] = {
@@ -171,6 +184,7 @@ async def floods(address: str) -> dict[str, dict[str, dict[str, float]]]:
             partial(events.WatchJobSet, event_pb2.WatchJobSetRequest(queue="legal", job_set="one", cursor=cursor))
             for cursor in cursors
         ],
+        "YAML": [lambda: jobs.SubmitJobs(long_yaml(numbers))] * 16,
     }
     for name, makes in attacks.items():
         attack = [asyncio.ensure_future(again(make)) for make in makes]
@@ -197,23 +211,28 @@ async def measure(address: str, process_id: int, *, seed: int, count: int, per_s
         for name in ("red", "legal"):
             queue = queue_pb2.Queue(name=name)
             await queues.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue), wait_for_ready=True)
-        alone_s = (await call_legally_elsewhere(address, ALONE_S, "submits"))["submits"]
         before_mib = memory_mib(process_id)
-        legal = asyncio.ensure_future(call_legally_elsewhere(address, BESIDE_S, "submits"))
-        started = time.monotonic()
-        calls = itertools.chain(read_corpus(CORPUS), itertools.islice(draw_calls(seed, good_calls()), count))
-        verdict = await call_all(channel, calls, at_once=16, per_s=per_s)
-        took_s = time.monotonic() - started
-        beside_s = (await legal)["submits"]
+        drawn = draw_calls(seed, good_calls())
+        verdicts, took_s, alone_s, beside_s = [], 0.0, [], []
+        for number in range(ROUNDS):  # by turns, so that what else the machine does is beside both alike
+            alone_s += (await call_legally_elsewhere(address, WINDOW_S, "submits"))["submits"]
+            legal = asyncio.ensure_future(call_legally_elsewhere(address, WINDOW_S, "submits"))
+            corpus = () if number else read_corpus(CORPUS)
+            calls = itertools.chain(corpus, itertools.islice(drawn, count // ROUNDS))
+            started = time.monotonic()
+            verdicts.append(await call_all(channel, calls, at_once=16, per_s=per_s))
+            took_s += time.monotonic() - started
+            beside_s += (await legal)["submits"]
+        codes = sum((one.codes for one in verdicts), Counter())
         submit: Any = channel.unary_unary(SUBMIT)
         await submit(submit_one("legal"), timeout=30)
     return {
         "floods": await floods(address),
-        "calls": verdict.codes.total(),
+        "calls": codes.total(),
         "seconds": round(took_s, 1),
-        "codes": dict(verdict.codes),
-        "levels": dict(verdict.levels),
-        "faults": verdict.faults,
+        "codes": dict(codes),
+        "levels": dict(sum((one.levels for one in verdicts), Counter())),
+        "faults": [fault for one in verdicts for fault in one.faults],
         "alone": summary(alone_s),
         "beside": summary(beside_s),
         "memory_mib": [round(before_mib), round(memory_mib(process_id))],

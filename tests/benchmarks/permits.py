@@ -1,6 +1,6 @@
 """Prints, as JSON, how many permits a sampler gives in a second, and how long each takes, over a real socket.
 
-Usage: python tests/benchmarks/permits.py [PODS ...]
+Usage: python tests/benchmarks/permits.py [PODS ...]; `permits_noted.py` is the same with durable permits.
 
 A process serves permits as a sampler does; this one plays ten agents. Pods want one to eight units at random, twenty to
 a node that has room for five each, so that about one request in ten is granted in part and pushed later. `rate` is
@@ -15,6 +15,7 @@ import multiprocessing
 import random
 import sys
 import time
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -33,9 +34,11 @@ from argosy_sampler.permits import PermitServicer
 
 UNIT = (250, 1 << 30)
 PODS_A_NODE = 20
-_AGENTS = 10
-_RATE = 5000
-_SECONDS = 8.0
+AGENTS = 10
+RATE = 5000
+SECONDS = 8.0
+_HEARTBEAT_S = 2.0
+"""As the sampler asks for; what is not heard for three of them is cut off."""
 
 
 def make_uids(first: int, count: int) -> np.ndarray:
@@ -45,9 +48,9 @@ def make_uids(first: int, count: int) -> np.ndarray:
     return uids
 
 
-def make_ledger(pods: int, *, is_started: bool = False) -> NodeLedger:
+def make_ledger(pods: int, *, is_started: bool = False, noted_by: str = "") -> NodeLedger:
     """Return a ledger whose pods have one unit each; one that has just started does not know what they may have."""
-    ledger = NodeLedger(permits=PermitSettings(unit=UNIT, rises_per_s=1000.0))
+    ledger = NodeLedger(permits=PermitSettings(unit=UNIT, rises_per_s=1000.0, noted_by=noted_by))
     room = 5 * PODS_A_NODE
     total = {"cpu": room * UNIT[0], "memory": room * UNIT[1]}
     ledger.put_nodes([NodeSpec(name=f"n{node}", total=total) for node in range(pods // PODS_A_NODE)])
@@ -89,9 +92,10 @@ def _process(pods: int, pipe: Connection) -> None:
 class Agent:
     """One agent with its part of the pods."""
 
-    def __init__(self, channel: Any, number: int, pods: int) -> None:
+    def __init__(self, channel: Any, number: int, uids: np.ndarray) -> None:
         self.stream = permit_pb2_grpc.PermitServiceStub(channel).Session()
-        self.uids = make_uids(number * pods, pods)
+        self.uids = uids
+        self._turn = asyncio.Lock()
         self.numbers = itertools.count(2)
         self.sequences = itertools.count(1)
         self.process_id = bytes([number]) * 16
@@ -102,23 +106,38 @@ class Agent:
 
     async def say(self, **message: Any) -> None:
         """Say something in turn."""
-        await self.stream.write(permit_pb2.SessionRequest(sequence=next(self.sequences), **message))
+        async with self._turn:
+            await self.stream.write(permit_pb2.SessionRequest(sequence=next(self.sequences), **message))
 
-    async def begin(self) -> None:
-        """Say hello and tell the pods."""
-        hello = permit_pb2.Hello(cluster="c", cluster_uid="u", process_id=self.process_id)
+    async def beat(self) -> None:
+        """Keep the leases while nothing else is said, until cancelled."""
+        while True:
+            await asyncio.sleep(_HEARTBEAT_S)
+            await self.say(heartbeat=permit_pb2.Heartbeat())
+
+    async def greet(self, cluster_uid: str = "u") -> None:
+        """Say hello."""
+        hello = permit_pb2.Hello(cluster="c", cluster_uid=cluster_uid, process_id=self.process_id)
         await self.say(hello=hello)
         await self.stream.read()
+
+    async def join(self, *, is_held: bool = False) -> None:
+        """Tell the pods, with leases that last or not, and hear what each may have."""
         count = len(self.uids)
         await self.say(
             inventory=permit_pb2.Inventory(
                 uid_column=self.uids.tobytes(),
                 ceiling_column=np.tile(np.array(UNIT, np.int64), (count, 1)).tobytes(),
-                held_column=bytes(count),
+                held_column=bytes([is_held]) * count,
                 number_column=np.ones(count, np.int64).tobytes(),
             )
         )
-        await self.stream.read()
+        told = 0
+        while told < count:
+            heard = await self.stream.read()
+            assert isinstance(heard, permit_pb2.SessionResponse), "the sampler ended the session"
+            assert heard.WhichOneof("message") != "refusals", list(heard.refusals.reason_column)
+            told += len(heard.permits.uid_column) // 16
 
     async def ask(self, count: int) -> None:
         """Ask for as many pods, all by one number."""
@@ -147,7 +166,7 @@ class Agent:
                     self.answered.set()
 
 
-async def _flat_out(agent: Agent, until_s: float) -> int:
+async def flat_out(agent: Agent, until_s: float) -> int:
     """Ask again as soon as answered; return how many permits were given."""
     size = max(1, len(agent.uids) // 10)
     given = 0
@@ -159,9 +178,9 @@ async def _flat_out(agent: Agent, until_s: float) -> int:
     return given
 
 
-async def _paced(agent: Agent, until_s: float) -> None:
+async def paced(agent: Agent, until_s: float) -> None:
     """Ask at the rate, ten pods a message."""
-    gap_s = 10 * _AGENTS / _RATE
+    gap_s = 10 * AGENTS / RATE
     next_s = time.perf_counter() + agent.random.random() * gap_s
     while next_s < until_s:
         await asyncio.sleep(max(0.0, next_s - time.perf_counter()))
@@ -169,29 +188,41 @@ async def _paced(agent: Agent, until_s: float) -> None:
         next_s += gap_s
 
 
-async def _play(address: str, pods: int) -> dict[str, float]:
-    channels = [open_channel(address, ChannelCredentials()) for _ in range(_AGENTS)]
-    agents = [Agent(channel, number, pods // _AGENTS) for number, channel in enumerate(channels)]
+async def measure(agents: Sequence[Agent], seconds: float = SECONDS) -> tuple[float, np.ndarray]:
+    """Return permits per second flat out, then seconds from request to permit at the rate; the agents have begun."""
     async with asyncio.TaskGroup() as group:
-        for agent in agents:
-            await agent.begin()
         reading = [group.create_task(agent.read()) for agent in agents]
         begun_s = time.perf_counter()
-        given = await asyncio.gather(*(_flat_out(agent, begun_s + _SECONDS) for agent in agents))
+        given = await asyncio.gather(*(flat_out(agent, begun_s + seconds) for agent in agents))
         rate = sum(given) / (time.perf_counter() - begun_s)
         for agent in agents:
             agent.waits.clear()
-        await asyncio.gather(*(_paced(agent, time.perf_counter() + _SECONDS) for agent in agents))
+        await asyncio.gather(*(paced(agent, time.perf_counter() + seconds) for agent in agents))
         await asyncio.sleep(0.5)
         waits = np.array([wait for agent in agents for wait in agent.waits])
         for task in reading:
             task.cancel()
+    return rate, waits
+
+
+async def _play(address: str, pods: int) -> dict[str, float]:
+    channels = [open_channel(address, ChannelCredentials()) for _ in range(AGENTS)]
+    share = pods // AGENTS
+    agents = [Agent(channel, number, make_uids(number * share, share)) for number, channel in enumerate(channels)]
+    for agent in agents:
+        await agent.greet()
+        await agent.join()
+    rate, waits = await measure(agents)
     for channel in channels:
         await channel.close()
+    return {"pods": pods, **figures_of(rate, waits)}
+
+
+def figures_of(rate: float, waits: np.ndarray, seconds: float = SECONDS) -> dict[str, float]:
+    """Return the figures of permits per second flat out, and of seconds from request to permit at the rate."""
     return {
-        "pods": pods,
         "permits_per_s": round(rate),
-        "asked_per_s": round(10 * len(waits) / _SECONDS),
+        "asked_per_s": round(10 * len(waits) / seconds),
         "p50_ms": round(1e3 * float(np.quantile(waits, 0.5)), 2),
         "p99_ms": round(1e3 * float(np.quantile(waits, 0.99)), 2),
     }

@@ -155,6 +155,35 @@ def test_waiting_job_is_explained_then_cancelled(argosy: CommandLine) -> None:
     assert watched == "1 cancelled"
 
 
+def test_list_says_of_each_waiting_job_what_its_explanation_says(argosy: CommandLine) -> None:
+    """A limit comes second to that no node can ever hold a job; who is pending is found without a look at the rest."""
+    argosy("queue", "create", "narrow", "--max-running", "1")
+    (runs,) = argosy.submit("limited", count=1, run_time="1h", queue="narrow")
+    while not argosy.json("jobs", "--queue", "narrow", "--state", "running"):
+        pass
+    (waits,) = argosy.submit("limited", count=1, queue="narrow")
+    (giant,) = argosy.submit("giant", count=1, cores=64, queue="narrow")
+    bound = JOBS.replace("restartPolicy: Never", "restartPolicy: Never\n        nodeSelector: {{disk: none}}")
+    document = bound.format(queue="narrow", job_set="bound", count=1, run_time="1s", cores=1)
+    (picky,) = (entry["id"] for entry in argosy.json("submit", "-f", argosy.file(document)))
+    expected = {waits: "limit", giant: "mismatch", picky: "mismatch"}
+
+    listed: dict[str, str] = {}
+    while listed != expected:  # as of 5 s ago; the test's time limit ends it
+        listed = {job["id"]: job["waitReason"] for job in argosy.json("jobs", "--queue", "narrow")}
+        assert listed.pop(runs) == ""
+    assert {one: argosy.json("explain", one)["waitReason"] for one in expected} == expected
+
+    argosy.submit("crowd", count=100, run_time="1h")
+    pending: list[Any] = []
+    while not pending:
+        pending = argosy.json("jobs", "--state", "pending")
+    assert {(job["stage"], job["jobSet"]) for job in pending} == {("pending", "crowd")}
+    assert len(pending) < 20  # the first of those that wait
+    argosy("cancel", "--queue", "science", "--job-set", "crowd", "-y")
+    argosy("cancel", "--queue", "narrow", "-y")
+
+
 def test_run_past_its_time_limit_is_stopped_and_its_job_fails(argosy: CommandLine) -> None:
     """The limit of the command ends a run that would take an hour; the job says why."""
     document = JOBS.format(queue="science", job_set="limited", count=1, run_time="1h", cores=1)

@@ -59,6 +59,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "ARGOSY_SAMPLER_PLUGINS": "node-hours,prefer-label,one-per-rack",
         "ARGOSY_SAMPLER_PLUGIN_SETTINGS": "prefer-label.label=kubernetes.io/hostname,prefer-label.value=c1-n00002,"
         "one-per-rack.most=100",
+        "ARGOSY_SAMPLER_COMMIT_PLUGINS": "keep-free",
+        "ARGOSY_SAMPLER_COMMIT_PLUGIN_SETTINGS": "keep-free.ratio=0.5,keep-free.nodes=c2-n00001",
         "ARGOSY_SERVER_LEADER_PLUGINS": "cluster-costs,start-together,attach-disk,recording",
         "ARGOSY_SERVER_LEADER_PLUGIN_SETTINGS": "cluster-costs.c2=2.5,cluster-costs.c1=1,"
         f"recording.path={tmp_path / 'recorded'},attach-disk.directory={tmp_path / 'disks'}",
@@ -148,3 +150,16 @@ def test_example_starts_a_group_together(home: Path) -> None:
     assert told["summary"].endswith("held back by start-together: 2 of 3 of its group are placed")
     assert {job["state"] for job in argosy(home, "jobs", "--queue", "science", "--job-set", "ring")} == {"queued"}
     assert run_jobs(home, "ring", 1, labels, selector=selector) == [("c2", "c2-n00000")] * 3
+
+
+def test_example_of_the_commit_profile_keeps_half_of_a_node_free(home: Path) -> None:
+    """Two of three jobs that want the node run; the third meets conflicts, which people read."""
+    submit(home, "kept", 3, selector="{kubernetes.io/hostname: c2-n00001}")
+    states: list[str] = []
+    while states.count("running") < 2:  # the test's time limit ends it
+        jobs = argosy(home, "jobs", "--queue", "science", "--job-set", "kept")
+        states = [job["state"] for job in jobs]
+    (waiting,) = [job["id"] for job in jobs if job["state"] == "queued"]
+    while argosy(home, "explain", waiting)["waitReason"] != "conflict":
+        pass  # likewise
+    assert states.count("running") == 2

@@ -3,8 +3,9 @@
 import pytest
 
 from argosy_core.errors import StateConflict
-from argosy_eventlog import EventLog, MemoryLog, PoolRegister
+from argosy_eventlog import EventLog, PoolRegister
 from argosy_testkit.eventlog_contract import EventLogContract
+from argosy_testkit.memory_log import MemoryLog
 
 
 class MemoryWorld:

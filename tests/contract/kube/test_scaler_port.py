@@ -104,7 +104,7 @@ async def lab(request: Any, tmp_path: Path) -> AsyncGenerator[Lab, None]:
         scaler = open_scaler(address, installation="one", metrics="metrics-api", settings=QUICK)
         opened = Lab(cluster, scaler)
         stack.push_async_callback(opened.close)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             yield opened
 
 

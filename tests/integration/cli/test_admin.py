@@ -95,6 +95,14 @@ def test_upgrade_moves_the_tables_of_a_stopped_installation(admin: Admin, empty_
     assert "argosy-leader (1); stop them" in refused.err
 
 
+def test_upgrade_waits_for_a_session_of_maintenance_that_is_ending(admin: Admin, empty_database_url: str) -> None:
+    """A server lists a session for a moment after its end: one that the command itself has closed is no service."""
+    with psycopg.connect(empty_database_url, application_name="argosy-maintenance", autocommit=True) as ending:
+        ending.execute("SET idle_session_timeout = '2s'")
+        done = admin("upgrade")
+    assert done.code == 0, done.err
+
+
 def test_grant_makes_roles_with_rights_and_passwords(admin: Admin, empty_database_url: str, tmp_path: Path) -> None:
     """One command makes an installation whose services have the least rights; the migrator repeats it."""
     password = tmp_path / "password"

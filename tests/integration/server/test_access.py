@@ -31,8 +31,8 @@ from argosy_testkit.fake_issuer import CLIENT_ID, FakeIssuer
 
 CERTIFICATES = Path(__file__).parents[2] / "certificates"
 
-TIMEOUT_S = 10.0
-ELSEWHERE = ("argosy.plugin.", "argosy.autoscale.")
+TIMEOUT_S = 50.0
+ELSEWHERE = ("argosy.plugin.", "argosy.autoscale.", "argosy.sampler.v1.PlacementService")
 """Services that others than the server serve begin so."""
 TOKENS = (
     {"name": "root"},

@@ -15,7 +15,7 @@ from argosy.debug.v1 import debug_pb2
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 50.0
 CLUSTER = "lab"
 RESOURCES = ("cpu", "memory", "pods")
 NODE = (8000, 1 << 34, 10)

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import grpc
 
-from argosy.api.v1 import queue_pb2, queue_pb2_grpc
-from argosy_testkit.hostile_requests import METHODS, draw_calls
+from argosy.api.v1 import job_pb2, queue_pb2, queue_pb2_grpc
+from argosy_testkit.hostile_requests import METHODS, draw_calls, hostile_change, list_lengths
 from argosy_testkit.hostile_run import Verdict, call_all, good_calls, read_corpus
 
 CORPUS = Path(__file__).with_name("hostile_corpus.json")
@@ -62,7 +64,24 @@ def test_server_answers_hostile_calls_with_its_own_codes(database_url: str, tmp_
 
 def test_draw_covers_every_method_and_level_and_repeats() -> None:
     """A seed gives the same calls again, of all methods and levels."""
-    first, again = (list(itertools.islice(draw_calls(3, good_calls()), 400)) for _ in range(2))
+    first, again = (list(itertools.islice(draw_calls(3, good_calls()), 1000)) for _ in range(2))
     assert first == again
     assert {call.method for call in first} == set(METHODS)
     assert {call.level for call in first} == {"bytes", "protobuf", "values", "sequence"}
+
+
+def test_lists_are_drawn_empty_single_full_and_beyond_with_elements_alike_and_not() -> None:
+    """Lists of values and lists of messages, at the limits that the protocol sets."""
+    random = Random(5)
+    for kind, name in ((job_pb2.SubmitJobsRequest, "items"), (job_pb2.JobIds, "ids")):
+        lengths, has_alike, has_different = set(), False, False
+        for _ in range(2000):
+            message: Any = kind()
+            hostile_change(message, random)
+            elements = [str(one) for one in getattr(message, name)]
+            lengths.add(len(elements))
+            has_alike |= len(elements) > 1 and len(set(elements)) == 1
+            has_different |= len(set(elements)) > 1
+        assert lengths >= set(list_lengths(kind.DESCRIPTOR.fields_by_name[name]))
+        assert has_alike
+        assert has_different

@@ -34,7 +34,7 @@ from argosy_runtime.joining import JoinSettings, Membership
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_testkit.cluster_contract import LAB_NODES
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 50.0
 POD = """{"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {"argosy.dev/simulated-run-time": "0.1"}},
 "spec": {"containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1", "memory": "1Gi"},
 "limits": {"cpu": "1", "memory": "1Gi"}}}]}}"""

@@ -64,9 +64,14 @@ class FixedView:
             if (found := self.explained.get(handle)) is not None
         }
 
-    def class_of(self, handle: int) -> bytes:
+    def definitions(self, handles: Sequence[int]) -> list[bytes]:
         """Answer a class that only nodes with fast disks can hold."""
-        return SchedulingClass(requests=(("cpu", 2000),), node_selector=(("disk", "ssd"),)).definition()
+        kind = SchedulingClass(requests=(("cpu", 2000),), node_selector=(("disk", "ssd"),))
+        return [kind.definition()] * len(handles)
+
+    def pending(self) -> list[int]:
+        """Answer what the test put in as pending."""
+        return sorted(handle for handle, one in self.explained.items() if one.stage == JobStage.PENDING)
 
     def node_columns(self) -> dict[str, NodeColumns]:
         """Answer one node, in a cluster that is not heard."""
@@ -213,15 +218,66 @@ async def test_stages_of_many_jobs_come_from_the_leader_in_one_call(either: Any,
     known, fresh = await either.submit({}, {})
     assert role.present is not None
     role.present.explained[parse_id(known)[1]] = Explanation(
-        stage=JobStage.PENDING, summary="", reason=WaitReason.NO_ROOM
+        stage=JobStage.PENDING, summary="", reason=WaitReason.PLUGIN
     )
     answer = await either.jobs.BatchGetJobStages(job_pb2.BatchGetJobStagesRequest(ids=[known, fresh]))
     assert [(job.id, job.stage, job.wait_reason) for job in answer.jobs] == [
-        (known, job_pb2.JOB_STAGE_PENDING, job_pb2.WAIT_REASON_NO_ROOM)
+        (known, job_pb2.JOB_STAGE_PENDING, job_pb2.WAIT_REASON_PLUGIN)
     ]
     assert not answer.pools_without_leader
     (listed, _) = (await either.jobs.ListJobs(job_pb2.ListJobsRequest())).jobs
     assert set(listed.requests) >= {"cpu"}
+
+
+_EXPLAINED_BY_NODES = (WaitReason.LIMIT, WaitReason.RATE, WaitReason.BACK_OFF, WaitReason.CORDONED, WaitReason.NO_ROOM)
+
+
+@pytest.mark.parametrize("disk", ["hdd", "ssd"])
+async def test_lists_give_the_reason_of_the_explanation(either: Any, role: FixedRole, disk: str) -> None:
+    """A limit comes second to that no node can ever hold it; else the cluster that is away keeps it waiting."""
+    assert role.present is not None
+    role.present.disk = disk  # before the submit, which has the server look at the nodes
+    ids = await either.submit(*({} for _ in _EXPLAINED_BY_NODES), {})
+    for job_id, reason in zip(ids, (*_EXPLAINED_BY_NODES, WaitReason.HELD), strict=True):
+        waiting = Explanation(stage=JobStage.QUEUED, summary="", reason=reason)
+        role.present.explained[parse_id(job_id)[1]] = waiting
+    answer = await either.jobs.BatchGetJobStages(job_pb2.BatchGetJobStagesRequest(ids=ids))
+    listed = {job.id: job.wait_reason for job in answer.jobs}
+    told = {job_id: (await either.jobs.ExplainJob(job_pb2.ExplainJobRequest(id=job_id))).wait_reason for job_id in ids}
+    assert listed == told
+    never, held = job_pb2.WAIT_REASON_MISMATCH, job_pb2.WAIT_REASON_HELD
+    assert [listed[one] == never for one in ids] == [disk == "hdd"] * len(_EXPLAINED_BY_NODES) + [False]
+    assert listed[ids[-1]] == held
+
+
+async def test_pending_jobs_are_listed_without_a_look_at_those_that_wait(either: Any, role: FixedRole) -> None:
+    """The leader names them; the selector narrows them, and who is pending no more by the rows is left out."""
+    first, second, queued = await either.submit({}, {}, {})
+    await either.make_queue("blue")
+    assert role.present is not None
+    for job_id in (first, second):
+        pending = Explanation(stage=JobStage.PENDING, summary="")
+        role.present.explained[parse_id(job_id)[1]] = pending
+    role.present.explained[parse_id(queued)[1]] = Explanation(stage=JobStage.QUEUED, summary="")
+
+    async def listed(**selector: Any) -> list[str]:
+        request = job_pb2.ListPendingJobsRequest(selector=job_pb2.JobSelector(**selector))
+        answer = await either.jobs.ListPendingJobs(request)
+        assert not answer.pools_without_leader
+        return [job.id for job in answer.jobs]
+
+    assert await listed() == [second, first]
+    assert await listed(queue="red", states=[job_pb2.JOB_STATE_QUEUED, job_pb2.JOB_STATE_LEASED]) == [second, first]
+    assert await listed(queue="blue") == await listed(states=[job_pb2.JOB_STATE_RUNNING]) == []
+    assert await listed(label_selector="team=none") == []
+
+
+async def test_pending_jobs_of_a_pool_without_leader_are_unknown_and_said_to_be(api: Any) -> None:
+    """No list is complete that says nothing of them."""
+    await api.make_queue("red")
+    selector = job_pb2.JobSelector(queue="red")
+    answer = await api.jobs.ListPendingJobs(job_pb2.ListPendingJobsRequest(selector=selector))
+    assert (list(answer.jobs), list(answer.pools_without_leader)) == ([], ["default"])
 
 
 async def test_stages_name_the_pools_that_nobody_leads(api: Any) -> None:
@@ -334,6 +390,22 @@ async def test_cordons_are_stored_and_told_to_leader(either: Any, leader_store: 
     assert told == [["east"], ["west"], ["west"], ["east"]]
 
 
+async def test_delegating_a_cluster_is_stored_and_told_to_leader(either: Any, leader_store: Any) -> None:
+    """It is shown with the cluster, and taken back likewise; one that is not there is NOT_FOUND."""
+    request = cluster_pb2.DelegateClusterRequest(name="east", delegated=True)
+    answer = (await either.clusters.DelegateCluster(request)).cluster
+    assert (answer.delegated, answer.node_count) == (True, 2)
+    listed = (await either.clusters.ListClusters(cluster_pb2.ListClustersRequest())).clusters
+    assert [(one.name, one.delegated) for one in listed] == [("east", True), ("west", False)]
+    answer = (await either.clusters.DelegateCluster(cluster_pb2.DelegateClusterRequest(name="east"))).cluster
+    assert not answer.delegated
+    news = [lease_pb2.Changes.FromString(payload) for _, payload in leader_store.read_changes(100)]
+    assert [list(change.changed_clusters) for change in news if change.changed_clusters] == [["east"]] * 2
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await either.clusters.DelegateCluster(cluster_pb2.DelegateClusterRequest(name="nowhere", delegated=True))
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
 async def test_cordon_of_a_node_that_is_not_there_is_refused_unless_allowed(either: Any) -> None:
     """A mistyped name would cordon nothing, in silence; nobody can tell for a cluster that is not connected."""
     wrong = cluster_pb2.CordonNodeRequest(cluster="east", node="nope")
@@ -381,6 +453,20 @@ async def test_clusters_are_listed_without_leader(api: Any, leader_store: Any) -
     leader_store.bind_cluster(leadership.epoch, "east", uid="u", role="executor", process=bytes(16), keep_s=1.0)
     listed = (await api.clusters.ListClusters(cluster_pb2.ListClustersRequest())).clusters
     assert [(one.name, one.executor_connected, one.node_count) for one in listed] == [("east", False, 0)]
+
+
+async def test_clusters_are_listed_page_by_page_however_long_their_names_are(api: Any, leader_store: Any) -> None:
+    """The token of a page is taken by the next call."""
+    leadership = leader_store.try_lead("leader", "127.0.0.1:1", 600.0)
+    names = [".".join([letter * 63] * 4)[:253] for letter in "abc"]
+    for name in names:
+        leader_store.bind_cluster(leadership.epoch, name, uid="u", role="executor", process=bytes(16), keep_s=1.0)
+    request, listed = cluster_pb2.ListClustersRequest(page_size=1), []
+    while not listed or request.page_token:
+        page = await api.clusters.ListClusters(request)
+        listed += [cluster.name for cluster in page.clusters]
+        request.page_token = page.next_page_token
+    assert listed == names
 
 
 async def test_leader_only_process_serves_no_submits(database_url: str, serve: Any, role: FixedRole) -> None:

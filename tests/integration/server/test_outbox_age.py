@@ -41,7 +41,7 @@ async def test_age_of_the_oldest_row_is_shown_and_nothing_waits_afterwards(datab
     """It is the first row that counts; a pool without rows has an age of nothing."""
 
     async def until(age_s: float) -> None:
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(50):
             while shown("other") != age_s:  # noqa: ASYNC110 - nothing tells of a gauge
                 await asyncio.sleep(0.01)
 
@@ -64,7 +64,7 @@ async def test_leader_shows_the_age_where_events_are_relayed(
     database_url: str, serve: Any, *, pool: str, events_url: str, age_s: float | None
 ) -> None:
     """A leader that relays nothing has no such series, so no alert can mistake it."""
-    async with serve(database_url, role="leader", pool=pool, events_url=events_url), asyncio.timeout(20.0):
+    async with serve(database_url, role="leader", pool=pool, events_url=events_url), asyncio.timeout(50):
         while METRICS_REGISTRY.get_sample_value("argosy_leading", {"pool": pool}) != 1:  # noqa: ASYNC110 - see above
             await asyncio.sleep(0.01)
         while shown(pool) != age_s:  # noqa: ASYNC110 - see above

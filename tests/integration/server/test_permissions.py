@@ -25,7 +25,10 @@ from argosy.debug.v1 import debug_pb2
 from argosy.executor.v1 import executor_pb2
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.access import Principal, Role, Verb
+from argosy_core.errors import QuotaExceeded
 from argosy_runtime.access.guard import AccessSettings
+from argosy_runtime.access.quotas import QuotaSettings
+from argosy_runtime.errors import from_rpc_error
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_server.api.rules import RULES
 
@@ -141,6 +144,9 @@ CASES: Mapping[str, Case] = {
     f"{API}JobService/BatchGetJobStages": Case(
         lambda p: job_pb2.BatchGetJobStagesRequest(ids=[p.job_id]), verb="watch", hides=False
     ),
+    f"{API}JobService/ListPendingJobs": Case(
+        lambda p: job_pb2.ListPendingJobsRequest(selector=selector(p)), verb="watch"
+    ),
     f"{API}JobService/GetJobLog": Case(lambda p: job_pb2.GetJobLogRequest(id=p.job_id), verb="watch"),
     f"{API}EventService/WatchJobSet": Case(
         lambda p: event_pb2.WatchJobSetRequest(queue=p.queue, job_set="none"), verb="watch"
@@ -151,10 +157,14 @@ CASES: Mapping[str, Case] = {
     f"{API}ClusterService/ListScaledPods": Case(lambda _: cluster_pb2.ListScaledPodsRequest(cluster="x"), OVERSEERS),
     f"{API}ClusterService/CordonCluster": Case(lambda _: cluster_pb2.CordonClusterRequest(name="x"), OPERATORS),
     f"{API}ClusterService/UncordonCluster": Case(lambda _: cluster_pb2.UncordonClusterRequest(name="x"), OPERATORS),
+    f"{API}ClusterService/DelegateCluster": Case(
+        lambda _: cluster_pb2.DelegateClusterRequest(name="x", delegated=True), OPERATORS
+    ),
     f"{API}ClusterService/CordonNode": Case(lambda _: cluster_pb2.CordonNodeRequest(cluster="x", node="n"), OPERATORS),
     f"{API}ClusterService/UncordonNode": Case(
         lambda _: cluster_pb2.UncordonNodeRequest(cluster="x", node="n"), OPERATORS
     ),
+    f"{API}ClusterService/SetMaxCapacity": Case(lambda _: cluster_pb2.SetMaxCapacityRequest(name="x"), ADMINS),
     f"{API}ClusterService/ForgetCluster": Case(lambda _: cluster_pb2.ForgetClusterRequest(name="x"), ADMINS),
     f"{API}SchedulingService/GetShares": Case(lambda _: scheduling_pb2.GetSharesRequest(), anyone=True),
     f"{API}SchedulingService/FindMissing": Case(
@@ -355,14 +365,17 @@ async def test_grant_ends_with_its_queue(mesh: Mesh) -> None:
 async def test_grants_are_listed_page_by_page_and_say_something(mesh: Mesh) -> None:
     """Pages go on where the last one ended; a role for a queue and a verb for none are refused."""
     root = {"metadata": bearer("root")}
-    request = access_pb2.ListGrantsRequest(page_size=3)
+    longest = access_pb2.Grant(subject="group:" + "\U0001f600" * 253, queue=OWN, verb="watch")
+    await mesh.api.access.AddGrants(access_pb2.AddGrantsRequest(grants=[longest]), **root)
+    request = access_pb2.ListGrantsRequest(page_size=1)
     pages = []
     while not pages or request.page_token:
         page = await mesh.api.access.ListGrants(request, **root)
         pages += [(one.subject, one.queue, one.verb) for one in page.grants]
         request.page_token = page.next_page_token
     assert pages == sorted(set(pages))
-    assert len(pages) == len(Role) + len(Verb) + 1
+    assert len(pages) == len(Role) + len(Verb) + 2
+    await mesh.api.access.RemoveGrants(access_pb2.RemoveGrantsRequest(grants=[longest]), **root)
     for queue, verb in ((OWN, "admin"), ("", "watch")):
         odd = access_pb2.AddGrantsRequest(grants=[access_pb2.Grant(subject="user:x", queue=queue, verb=verb)])
         with pytest.raises(grpc.aio.AioRpcError, match=r"grants\[0\]"):
@@ -495,3 +508,33 @@ async def test_refused_calls_are_in_the_audit_counted_and_bounded(mesh: Mesh) ->
     assert before is not None
     assert after is not None
     assert after[0] - before[0] == 101
+
+
+async def test_tenant_that_floods_is_held_to_its_quota_and_another_submits_on(
+    serve: Any, database_url: str, tmp_path: Path
+) -> None:
+    """While nobody leads: mallory fills its bytes and is told when to come again; alice's submits go on."""
+    entries = [{"name": name, "sha256": hash_token(name)} for name in ("mallory", "alice")]
+    (tmp_path / "tokens.yaml").write_text(yaml.safe_dump({"tokens": entries}))
+    access = AccessSettings(
+        tokens_file=str(tmp_path / "tokens.yaml"),
+        admins=("user:mallory", "user:alice"),
+        quotas=QuotaSettings(stored_bytes_per_s=1.0),
+    )
+    async with serve(database_url, role="api", access=access) as api:
+        queue = queue_pb2.Queue(name=OWN, namespaces=["default"])
+        await api.queues.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue), metadata=bearer("alice"))
+        request = submit(Place(OWN, ""))
+        request.validate_only = False
+
+        async def flood() -> None:
+            for _ in range(100):
+                await api.jobs.SubmitJobs(request, metadata=bearer("mallory"))
+
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await flood()
+        error = from_rpc_error(refused.value)
+        assert isinstance(error, QuotaExceeded)
+        assert error.reason == "USER_STORED_BYTES"
+        assert (error.retry_delay_s or 0.0) > 0.0
+        assert (await api.jobs.SubmitJobs(request, metadata=bearer("alice"))).job_ids

@@ -14,7 +14,7 @@ from argosy_core.leader import intake
 from argosy_server.leader.settings import LeaderSettings
 from argosy_store.terms.suspects import list_set_aside, retry_set_aside
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 50.0
 SETTINGS = LeaderSettings(lease_s=1.5, heartbeat_s=0.5, fence_s=5.0)
 BAD_PRIORITY = 666
 

@@ -10,7 +10,7 @@ import pytest
 
 from argosy.api.v1 import scheduling_pb2
 
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 50.0
 _HALF_TIME = "leader.round.half_time_s"
 
 

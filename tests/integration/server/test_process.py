@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
+import psycopg
 import pytest
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from psycopg.conninfo import conninfo_to_dict
 
 from argosy.api.v1 import queue_pb2, queue_pb2_grpc
 from argosy_server.__main__ import main
+from argosy_store.embedded import EmbeddedPostgres
 
 
 @contextmanager
@@ -59,6 +62,46 @@ def test_server_process_serves_and_drains_on_sigterm(database_url: str) -> None:
         process.send_signal(signal.SIGTERM)
         assert [line["event"] for line in read_logs(process, "stopped")][-2:] == ["draining", "stopped"]
         assert process.wait(timeout=20) == 0
+
+
+def test_leader_tells_an_address_of_ipv6_as_it_is_dialled(database_url: str) -> None:
+    """Manifests put `$(POD_IP)` before the port, without brackets."""
+    flags = ("--role", "leader", "--pool", "six", "--advertise", "fd00::7:50051")
+    with server_process("--database-url", database_url, *flags) as process:
+        read_logs(process, "leading")
+        with psycopg.connect(database_url) as connection:
+            rows = connection.execute("SELECT address FROM pools WHERE pool = 'six'").fetchall()
+    assert rows == [("[fd00::7]:50051",)]
+
+
+def test_server_is_not_ready_while_it_has_no_database(database_url: str, postgres_server: EmbeddedPostgres) -> None:
+    """A service sends calls to others meanwhile; it goes on by itself, and its process was alive all the time."""
+    name = conninfo_to_dict(database_url)["dbname"]
+
+    def allow(*, connections: bool) -> None:
+        with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS {connections}'.encode())
+            if not connections:
+                connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+
+    with server_process("--database-url", database_url, "--not-ready-after-s", "0.5") as process:
+        address = read_logs(process, "listening")[-1]["address"]
+        with grpc.insecure_channel(address) as channel:
+
+            def health(service: str = "") -> int:
+                request = health_pb2.HealthCheckRequest(service=service)
+                return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=10).status)
+
+            assert health() == health_pb2.HealthCheckResponse.SERVING
+            allow(connections=False)
+            read_logs(process, "not ready")
+            while health() == health_pb2.HealthCheckResponse.SERVING:
+                pass  # the answer follows the word
+            assert health("liveness") == health_pb2.HealthCheckResponse.SERVING
+            allow(connections=True)
+            read_logs(process, "ready again")
+            while health() != health_pb2.HealthCheckResponse.SERVING:
+                pass
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ async def test_pool_that_nobody_led_is_refused(api: Any, database_url: str) -> N
         await create(api, Queue(name="blue", pool="defualt"))
     assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
     assert caught.value.details() == (
-        "no server has ever led the pool 'defualt', so its jobs would wait for ever; there are default"
+        "no server has ever led the pool 'defualt', so its jobs would wait for ever; there is only default"
     )
     made = await create(api, Queue(name="blue"))
     with pytest.raises(grpc.aio.AioRpcError):

@@ -23,7 +23,7 @@ from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_testkit.cluster_contract import LAB_NODES
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 50.0
 CERTIFICATES = Path(__file__).parents[2] / "certificates"
 AUTHORITY = str(CERTIFICATES / "authority.pem")
 POD = """{"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {"argosy.dev/simulated-run-time": "0.1"}},

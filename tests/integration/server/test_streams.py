@@ -23,7 +23,7 @@ from argosy_store.terms.ended_sessions import list_ended_sessions
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 50.0
 REFUSED = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.ABORTED}
 RESOURCES = ("cpu", "memory", "pods")
 NODE = np.array([8000, 1 << 34, 10])

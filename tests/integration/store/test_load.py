@@ -9,8 +9,8 @@ from argosy_core.errors import NotFound
 from argosy_core.job.identity import compose_id
 from argosy_core.job.reading.after import FORGOTTEN, AfterUntil, encode_after
 from argosy_core.job.states import JobState, RunState
-from argosy_core.job.tables.members import Members, member_key
-from argosy_core.job.tables.rows import HeldAmounts
+from argosy_core.job.tables.members import Members, member_key, number_of
+from argosy_core.job.tables.rows import HeldAmounts, PlacedNodes
 from argosy_core.scheduler import JobSetView
 from argosy_store import Effects, JobFilter, LeaderStore
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
@@ -183,6 +183,7 @@ def test_members_of_a_run_have_rows_of_their_own_and_end_apart(world: StoreWorld
     assert columns.ended_members.members.pairs() == [member_key(first, 1, 1)]
     assert columns.ended_members.state.tolist() == [int(RunState.FAILED)]
     assert columns.ended_members.reasons == ("it broke",)
+    assert columns.ended_members.start_time_us.tolist() == ended.start_time_us.tolist()
     assert (columns.failures.tolist(), columns.last_attempt.tolist()) == ([0], [1])
     job = next(job for job in world.list_jobs(JobFilter()) if job.handle == first)
     assert [(run.attempt, run.member, run.node, run.state) for run in job.runs] == [
@@ -215,6 +216,22 @@ def test_load_gives_what_live_runs_hold_that_were_resized(world: StoreWorld) -> 
     assert (held.names, held.amounts.tolist()) == (("cpu",), [[1500], [300]])
 
 
+def test_load_gives_the_node_that_was_chosen_after_the_lease(world: StoreWorld) -> None:
+    """Of runs that were leased to their cluster as a whole; one that has ended keeps what it had."""
+    handles = world.submit_jobs(3)
+    world.lease(handles)
+    before = world.leader.load().columns.runs
+    world.leader.apply(world.epoch, Effects(run_updates=make_run_ends(handles[2:], int(RunState.SUCCEEDED))))
+    placed = PlacedNodes(members=Members.of(handles[[2, 0]], np.ones(2)), nodes=("n9", "n7"))
+    world.leader.apply(world.epoch, Effects(placed=placed))
+    runs = world.leader.load().columns.runs
+    nodes = dict(zip(runs.handle.tolist(), (runs.nodes[node] for node in runs.node.tolist()), strict=True))
+    assert nodes == {int(handles[0]): "n7", int(handles[1]): before.nodes[int(before.node[1])]}
+    job = world.api.get_job(int(handles[2]))
+    assert job is not None
+    assert job.runs[-1].node != "n9"
+
+
 def test_load_gives_what_open_jobs_wait_for_and_what_has_become_of_it(world: StoreWorld) -> None:
     """Others are open, ended, or not stored at all; jobs that wait for none cost nothing."""
     others = world.submit_jobs(2)
@@ -244,3 +261,23 @@ def test_load_gives_how_long_jobs_run_by_what_was_said(world: StoreWorld) -> Non
         "held": [-1, -1, 1],
         "job_set_limit": [-1, -1, 7],
     }
+
+
+def test_member_that_a_run_gets_has_its_rows_though_the_run_is_live(world: StoreWorld) -> None:
+    """It is not refused as a second run would be, and the next leader loads it beside its peer and the lost one."""
+    (handle,) = world.submit_jobs(1).tolist()
+    pair, numbers = np.array([handle, handle]), np.array([0, 1], dtype=np.int16)
+    runs = replace(make_leases(pair, nodes=("n0", "n1")), member=numbers)
+    objects = replace(make_objects(pair), member=numbers, name=[b"a", b"b"])
+    world.leader.apply(world.epoch, Effects(new_runs=runs, new_objects=objects))
+    one, number = pair[:1], np.array([number_of(1, 1)], dtype=np.int16)
+    lost = replace(make_run_ends(one, int(RunState.LOST), reason="gone"), member=numbers[1:])
+    runs = replace(make_leases(one, nodes=("n2",)), member=number)
+    objects = replace(make_objects(one), member=number, name=[b"c"])
+    effects = Effects(run_updates=lost, added_runs=runs, added_objects=objects)
+    assert not world.leader.apply(world.epoch, effects).refused_handles.size
+    columns = world.leader.load().columns
+    assert columns.runs.member is not None
+    assert columns.runs.member.tolist() == [0, int(number[0])]
+    assert columns.ended_members is not None
+    assert columns.ended_members.members.pairs() == [member_key(handle, 1, 1)]

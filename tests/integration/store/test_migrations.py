@@ -2,19 +2,21 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psycopg
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 from argosy_core.errors import BackendUnavailable, InvariantViolation, NotAllowedNow
 from argosy_store import ApiStore, check, create_database, drop_database, migrate
 from argosy_store.embedded import EmbeddedPostgres
 from argosy_store.postgres.connection import sqlalchemy_engine
 from argosy_store.schema.tables import metadata
-from argosy_store.schema.versions import migration_config
+from argosy_store.schema.versions import migration_config, newest_version
 
 
 def test_migrations_make_what_the_metadata_says(database_url: str) -> None:
@@ -42,6 +44,13 @@ def test_migrate_from_several_places_at_once_runs_once(empty_database_url: str) 
         for future in [executor.submit(migrate, empty_database_url) for _ in range(3)]:
             future.result()
     check(empty_database_url)
+
+
+def test_newest_version_is_the_last_migration_in_their_order() -> None:
+    """Services read it off the names of files, without loading what they say of each other."""
+    scripts = ScriptDirectory.from_config(migration_config())
+    assert newest_version() == scripts.get_current_head()
+    assert all(Path(script.path).name.startswith(f"{script.revision}_") for script in scripts.walk_revisions())
 
 
 def _migrate_to(url: str, version: str) -> None:

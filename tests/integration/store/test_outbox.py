@@ -12,6 +12,8 @@ import pytest
 
 from argosy_core.errors import StateConflict
 from argosy_store import Effects, LeaderStore
+from argosy_store.postgres.connection import READ_SETTINGS, connect
+from argosy_store.replicas.audit import ACTOR, Actor, AuditOutbox, forget_audit, note_changes
 from argosy_store.terms.effects import EventRow
 from argosy_store.terms.outbox import EventOutbox, forget_outbox
 from argosy_testkit.postgres import set_database_time
@@ -102,3 +104,26 @@ def test_what_nobody_relayed_leaves_with_its_events(
     set_database_time(world.url, (world.day + 7) * DAY_US + 6)
     assert forget_outbox(world.url, 7) == 1
     assert outbox.read(10).ids == ()
+
+
+def test_audit_is_given_out_until_it_is_deleted_and_leaves_with_its_records(world: StoreWorld) -> None:
+    """A change that is taken back is never given out; one that commits late is, though its number is lower."""
+    token = ACTOR.set(Actor(method="/m", principal="alice", acted_by="", host="h"))
+    audit = AuditOutbox(world.url)
+    with connect(world.url, READ_SETTINGS) as late, connect(world.url, READ_SETTINGS) as early:
+        late.execute("BEGIN")
+        note_changes(late, [("Queue", "late", "")])
+        note_changes(early, [("Queue", "early", ""), ("Queue", "more", "")])
+        assert [row.name for row in audit.read(10)] == ["early", "more"]
+        audit.delete([row.id for row in audit.read(1)])
+        late.execute("COMMIT")
+        early.execute("BEGIN")
+        note_changes(early, [("Queue", "taken back", "")])
+        early.execute("ROLLBACK")
+    ACTOR.reset(token)
+    rows = audit.read(10)
+    assert [(row.name, row.actor.principal) for row in rows] == [("late", "alice"), ("more", "alice")]
+    set_database_time(world.url, rows[-1].create_time_us + 3 * DAY_US)
+    assert forget_audit(world.url, 2) == 3
+    assert audit.read(10) == []
+    audit.close()

@@ -146,6 +146,21 @@ def test_delete_queue_needs_that_no_job_is_open(world: StoreWorld) -> None:
     assert job.queue == "team"
 
 
+def test_capacity_of_a_cluster_is_bounded_also_before_it_is_known(world: StoreWorld) -> None:
+    """The bound is with the cluster's row for API and leader, the leader hears of it, and none takes it away."""
+    world.api.invite_cluster("west", "hash", lifetime_s=60.0, max_capacity=["memory=7", "cpu=5"])
+    bound = world.leader.bind_cluster(world.epoch, "west", uid="u", role="sampler", process=bytes(16), keep_s=0.0)
+    assert bound.cluster.max_capacity == ("cpu=5", "memory=7")
+    world.api.invite_cluster("west", "another", lifetime_s=60.0)
+    assert world.api.get_cluster("west").max_capacity == ("cpu=5", "memory=7")
+    assert world.api.set_max_capacity("west", ["cpu=9"], encode=encode).max_capacity == ("cpu=9",)
+    assert [row.max_capacity for row in world.leader.read_clusters(["west"])] == [("cpu=9",)]
+    assert world.api.set_max_capacity("west", [], encode=encode).max_capacity == ()
+    with pytest.raises(NotFound):
+        world.api.set_max_capacity("nowhere", ["cpu=9"], encode=encode)
+    assert news(world) == [b"changed west"] * 2
+
+
 def test_clusters_are_cordoned_node_by_node_and_forgotten(world: StoreWorld) -> None:
     """Cordons and forgetting are stored, and the leader hears of each."""
     for name in ("west", "east"):
@@ -160,9 +175,12 @@ def test_clusters_are_cordoned_node_by_node_and_forgotten(world: StoreWorld) -> 
     assert cluster.node_cordon_reasons == {"n1": "n1 is old", "n2": "n2 is old"}
     cluster = world.api.set_node_cordon("east", "n2", cordoned=False, encode=encode)
     assert (cluster.cordoned_nodes, cluster.node_cordon_reasons) == (("n1",), {"n1": "n1 is old"})
+    assert not cluster.delegated
+    assert world.api.set_delegated("east", delegated=True, encode=encode).delegated
+    assert world.api.get_cluster("east").delegated
     world.api.forget_cluster("east", encode=encode)
     with pytest.raises(NotFound):
         world.api.get_cluster("east")
     with pytest.raises(NotFound):
         world.api.forget_cluster("east", encode=encode)
-    assert news(world) == [b"changed east"] * 6
+    assert news(world) == [b"changed east"] * 7

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -422,6 +423,42 @@ def test_what_a_slow_caller_was_told_by_a_lost_database_is_not_remembered_for_th
     for thread in threads:
         thread.join()
     assert {pair for pair in seen if pair[0] in {"lost", "new"}} <= {("lost", 1), ("new", 2)}
+
+
+@pytest.mark.parametrize("kind", ["classes", "job sets"])
+def test_ids_are_told_though_what_was_remembered_is_forgotten_meanwhile(
+    world: StoreWorld, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Another caller may begin a new day, or meet another database, between any two steps of this one."""
+    api = world.api
+
+    def ask(*names: str) -> list[int]:
+        if kind == "classes":
+            return api.class_ids([name.encode() for name in names])
+        return api.job_set_ids([(world.queue.queue_id, name) for name in names])
+
+    known = ask("known", "other")
+    remember, begin_day = api._remember, api._begin_day
+
+    def forget() -> None:
+        with api._caches_lock:
+            api._classes.clear()
+            api._job_sets.clear()
+
+    def remember_in_vain(cache: dict[Any, int], found: dict[Any, int], timeline: str) -> None:
+        remember(cache, found, timeline)
+        forget()
+
+    def begin_in_vain() -> None:
+        begin_day()
+        forget()
+
+    monkeypatch.setattr(api, "_remember", remember_in_vain)
+    told = ask("known", "new", "other")
+    assert [told[0], told[2]] == known
+    assert told[1] not in {0, *known}
+    monkeypatch.setattr(api, "_begin_day", begin_in_vain)
+    assert ask("known", "new", "other") == told
 
 
 def test_submit_stores_durations_that_are_given_and_null_for_others(world: StoreWorld) -> None:

@@ -27,7 +27,7 @@ from argosy_store.schema.versions import migration_config
 from argosy_testkit.fake_kube_api import FakeKubeApi
 
 FIXTURE = Path(__file__).parent / "from_7171428.json.gz"
-LONGEST_S = 40.0
+LONGEST_S = 50.0
 POLL_S = 0.05
 
 

@@ -46,7 +46,7 @@ def test_candidates_fit_what_earlier_runs_left(
 ) -> None:
     """Walking in order: every candidate bears its run, first choices add up, and none is given only if none fits.
 
-    A run may be given fewer than m candidates only if no more fit.
+    Further candidates are distinct and bear their run behind all first choices; fewer than m only if no more do.
     """
     pool = CandidatePool(np.arange(3, dtype=np.int32), REQUESTS, DecisionProfile(spread=spread))
     for cluster, reply in enumerate(answers):
@@ -59,12 +59,18 @@ def test_candidates_fit_what_earlier_runs_left(
         for class_id in range(3):
             for place in reply.candidate[reply.offset[class_id] : reply.offset[class_id + 1]].tolist():
                 offered[class_id].add((cluster, int(reply.node[place])))
+    placed: list[tuple[list[tuple[int, int]], int]] = []
     for position, class_id in enumerate(pending):
         part = slice(decision.offset[position], decision.offset[position + 1])
         got = list(zip(decision.cluster[part].tolist(), decision.node[part].tolist(), strict=True))
         request = REQUESTS[class_id] if class_id < 3 else np.zeros(2, np.int64)
         fitting = {entry for entry in offered[class_id] if (left[entry] >= request).all()}
-        assert len(set(got)) == len(got) == min(m, len(fitting))
-        assert set(got) <= fitting
+        assert set(got[:1]) <= fitting
+        assert bool(got) == bool(fitting)
         if got:
             left[got[0]] -= request
+            placed.append((got, class_id))
+    for got, class_id in placed:
+        spare = {entry for entry in offered[class_id] if (left[entry] >= REQUESTS[class_id]).all()} - {got[0]}
+        assert set(got[1:]) <= spare
+        assert len(set(got)) == len(got) == min(m, 1 + len(spare))

@@ -45,12 +45,12 @@ def test_gang_that_is_placed_in_part_is_caught(monkeypatch: pytest.MonkeyPatch) 
     assert fails_within(2, lambda seed: draw_world(seed, gangs=True, check_steps=1000))
 
 
-def leaders_of_one_cluster(leader_count: int, node_count: int) -> list[LeaderWorld]:
+def leaders_of_one_cluster(leader_count: int, node_count: int, settings: RoundSettings) -> list[LeaderWorld]:
     """Return leaders of pools that place in one cluster of nodes of four cores; class 2 is a gang of five nodes."""
     ledger = NodeLedger(pool_count=leader_count)
     worlds = []
     for pool in range(leader_count):
-        world = LeaderWorld(seed=pool, settings=RoundSettings(promised_nodes_ratio=0.0))
+        world = LeaderWorld(seed=pool, settings=settings)
         world.forget("a")
         world.make_ledger = lambda pool=pool: (ledger, pool)  # type: ignore[misc]
         world.add_cluster("shared", node_count)
@@ -60,13 +60,15 @@ def leaders_of_one_cluster(leader_count: int, node_count: int) -> list[LeaderWor
     return worlds
 
 
-def test_a_hundred_gangs_of_four_leaders_all_run_and_none_fails() -> None:
-    """Whoever commits in between has placed a whole gang, so there is always one that goes on."""
-    worlds = leaders_of_one_cluster(4, 16)
+@pytest.mark.parametrize("keeps_nodes", [False, True])
+def test_a_hundred_gangs_of_four_leaders_all_run_and_none_fails(*, keeps_nodes: bool) -> None:
+    """Whoever commits in between has placed a whole gang, so one always goes on, with nodes kept or without."""
+    settings = RoundSettings(promised_nodes_ratio=0.05 * keeps_nodes, promise_after_s=1.0)
+    worlds = leaders_of_one_cluster(4, 16, settings)
     waiting = [set(world.submit(25, class_id=2)) for world in worlds]
-    conflicts = 0
+    conflicts, kept = 0, 0
     for turn in count():
-        assert turn < 60, "gangs are stuck"
+        assert turn < 200, "gangs are stuck"
         world, other = worlds[turn % 4], worlds[(turn + 1) % 4]
 
         def let_the_other_go_first(request: CommitRequest) -> CommitReply:
@@ -75,11 +77,14 @@ def test_a_hundred_gangs_of_four_leaders_all_run_and_none_fails() -> None:
 
         plan = world.plan(answer_commit=let_the_other_go_first)
         conflicts += world.state.statistics.conflict_count
+        kept += len(world.state.promises.gathered)
         world.ingest(plan)
         held = world.clusters["shared"].ledger.placement_count
         assert held % 5 == 0
         for one, left in zip(worlds, waiting, strict=True):
             leased = [handle for handle in left if one.job_state(handle) == JobState.LEASED]
+            if keeps_nodes and turn % 8 < 7:
+                continue  # they run for a while, so that others wait
             left.difference_update(leased)
             for state in (ObjectState.RUNNING, ObjectState.SUCCEEDED):
                 rows = [Report(handle=handle, member=m, state=int(state)) for handle in leased for m in range(5)]
@@ -89,7 +94,8 @@ def test_a_hundred_gangs_of_four_leaders_all_run_and_none_fails() -> None:
             one.tell_news()
         if not any(waiting):
             break
-    assert conflicts > 0
+    assert conflicts or keeps_nodes
+    assert bool(kept) == keeps_nodes
     states = {world.job_state(int(handle)) for world in worlds for handle in world.store.jobs}
     assert states == {JobState.SUCCEEDED}
     assert worlds[0].clusters["shared"].ledger.placement_count == 0

@@ -53,9 +53,11 @@ NOT_YET = {
     "argosy_autoscaled_pods",
     "argosy_pod_resizes_total",
     "argosy_usage_failures_total",
+    "argosy_delegated_placements_total",
+    "argosy_returned_placements_total",
 }
 """Metrics without a series where no call or plugin failed or was refused, no quota was reached, no job was cancelled,
-and no API server and no agent is."""
+no cluster is delegated, and no API server and no agent is."""
 FAILED_CALLS = 'code!="OK"'
 REAL_NODES = {"example.test/control-plane": "real"}
 

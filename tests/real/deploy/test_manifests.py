@@ -2,9 +2,10 @@
 
 import base64
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,37 @@ def test_roles_of_two_installations_do_not_collide(helm: str) -> None:
         for kind in ("ClusterRole", "ClusterRoleBinding"):
             found += [f"{kind} {name}" for name in documents_of(rendered, kind)]
     assert len(set(found)) == len(found) == 12
+
+
+@pytest.mark.parametrize("bases", [("cluster", "agent"), ("cluster-agent",)], ids="+".join)
+def test_overlays_of_two_installations_do_not_collide(kube_api: KubeApi, tmp_path: Path, bases: Sequence[str]) -> None:
+    """With a namespace and a suffix of its own, an overlay has roles of its own, for its own accounts alone."""
+    found: list[str] = []
+    for namespace, suffix in (("argosy", ""), ("second", "-second")):
+        folder = tmp_path / namespace
+        folder.mkdir()
+        overlay = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "namespace": namespace,
+            "nameSuffix": suffix,
+            "resources": [os.path.relpath(DEPLOY / "kustomize" / base, folder) for base in bases],
+        }
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay), encoding="utf-8")
+        rendered = kube_api.kubectl("kustomize", str(folder))
+        roles, bindings, accounts = (
+            documents_of(rendered, kind) for kind in ("ClusterRole", "ClusterRoleBinding", "ServiceAccount")
+        )
+        given = {
+            (binding["roleRef"]["name"], subject["namespace"], subject["name"])
+            for binding in bindings.values()
+            for subject in binding["subjects"]
+        }
+        assert {account["metadata"]["namespace"] for account in accounts.values()} == {namespace}
+        assert given == {(name, namespace, name) for name in accounts}
+        assert set(roles) == set(accounts)
+        found += [*roles, *(f"binding {name}" for name in bindings)]
+    assert len(set(found)) == len(found) > 0
 
 
 def test_job_that_runs_something_else_has_another_name(helm: str) -> None:

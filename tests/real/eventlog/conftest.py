@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from argosy_core.errors import BackendUnavailable
-from argosy_eventlog import LogRecord, MemoryRegister
+from argosy_eventlog import LogRecord
 from argosy_eventlog.pulsar import PulsarSettings
 from argosy_eventlog.pulsar.admin import AdminApi, set_up_log
 from argosy_eventlog.pulsar.log import PulsarLog
+from argosy_testkit.memory_log import MemoryRegister
 from testbed.pulsar import Broker
 
 

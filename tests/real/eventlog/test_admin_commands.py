@@ -31,7 +31,7 @@ def test_a_log_is_set_up_found_wrong_and_set_right(pulsar_broker: Any) -> None:
     made = runner.invoke(setup_log, [*chosen, "--events", "-o", "json"], obj=Settings())
     document = json.loads(made.output)
     assert made.exit_code == 0
-    assert len(document["made"]) == 9
+    assert len(document["made"]) == 11  # tenant, two pools, events of each and the audit
     assert document["topics"] == [f"persistent://{tenant}/log/leases-{pool}" for pool in ("a", "b")]
     again = runner.invoke(setup_log, [*chosen, "--events", "-o", "json"], obj=Settings())
     assert json.loads(again.output)["made"] == []
@@ -63,4 +63,4 @@ def test_topics_of_events_are_made_on_their_own_brokers(pulsar_broker: Any, *, a
         assert there == [f"{tenant}/log"]
     else:
         assert json.loads(result.output)["topics"] == []
-        assert there == [f"{tenant}/events"]
+        assert there == [f"{tenant}/events", f"{tenant}/events-audit"]

@@ -14,14 +14,16 @@ import numpy as np
 import pulsar
 import pytest
 
-from argosy.api.v1 import event_pb2, job_pb2
+from argosy.api.v1 import access_pb2, event_pb2, job_pb2
 from argosy.lease.v1 import lease_pb2
+from argosy_core.access import Grant
 from argosy_core.errors import ArgosyError, BackendUnavailable, StateConflict
 from argosy_eventlog.pulsar import PulsarSettings
 from argosy_eventlog.pulsar.admin import AdminApi, set_up_events
 from argosy_server.config import ServerConfig
-from argosy_server.relay import EventRelay
+from argosy_server.relay import AuditRelay, EventRelay
 from argosy_store import Effects, LeaderStore
+from argosy_store.replicas.audit import ACTOR, Actor
 from argosy_store.terms.effects import EventRow
 from argosy_testkit.store_world import StoreWorld
 
@@ -45,12 +47,29 @@ class RelayWorld:
         self.store = StoreWorld(url)
         self.leader = LeaderStore(url, POOL, relays_events=True)
         self.config = ServerConfig(database_url=url, role="relay", events_url=broker.service_url, pulsar=self.settings)
-        self._relays: list[EventRelay] = []
+        self._relays: list[EventRelay | AuditRelay] = []
 
     def relay(self) -> EventRelay:
         """Return a relay."""
-        self._relays.append(EventRelay(self.config))
-        return self._relays[-1]
+        made = EventRelay(self.config)
+        self._relays.append(made)
+        return made
+
+    def audit_relay(self) -> AuditRelay:
+        """Return a relay of the audit."""
+        made = AuditRelay(self.config)
+        self._relays.append(made)
+        return made
+
+    def change(self, *groups: str) -> None:
+        """Have alice let groups watch the queue, one after the other."""
+        actor = Actor(
+            method="/argosy.api.v1.AccessService/AddGrants", principal="alice", acted_by="", host="ipv4:10.0.0.7"
+        )
+        token = ACTOR.set(actor)
+        for group in groups:
+            self.store.api.add_grants([Grant(subject=f"group:{group}", verb="watch", queue="team")])
+        ACTOR.reset(token)
 
     def write(self, job_set: str, first: int, count: int) -> None:
         """Store events of a job set in one transaction."""
@@ -80,13 +99,23 @@ class RelayWorld:
 
     def messages(self) -> list[tuple[str, dict[str, str], list[int]]]:
         """Return (key, properties, event numbers) of everything on the topic."""
+        read = event_pb2.WatchJobSetResponse.FromString
+        return [
+            (message.partition_key(), message.properties(), [event.number for event in read(message.data()).events])
+            for message in self._read_all(self.settings.events_topic(POOL))
+        ]
+
+    def audit(self) -> list[tuple[str, access_pb2.AuditRecord]]:
+        """Return (key, record) of everything on the audit's topic."""
+        read = access_pb2.AuditRecord.FromString
+        return [(one.partition_key(), read(one.data())) for one in self._read_all(self.settings.audit_topic)]
+
+    def _read_all(self, topic: str) -> list[Any]:
         client = pulsar.Client(self.broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-        reader = client.create_reader(self.settings.events_topic(POOL), pulsar.MessageId.earliest)
+        reader = client.create_reader(topic, pulsar.MessageId.earliest)
         found = []
         while reader.has_message_available():
-            message = reader.read_next(timeout_millis=5000)
-            events = event_pb2.WatchJobSetResponse.FromString(message.data()).events
-            found.append((message.partition_key(), message.properties(), [event.number for event in events]))
+            found.append(reader.read_next(timeout_millis=30_000))
         reader.close()
         client.close()
         return found
@@ -165,6 +194,35 @@ async def test_two_relays_never_publish_at_once(relay_world: RelayWorld) -> None
     assert [numbers for _, _, numbers in relay_world.messages()] == [[1], [2]]
 
 
+async def test_audit_reaches_its_own_topic_in_order_and_once_more_after_a_death(
+    relay_world: RelayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records come by their numbers; what a relay did not note as published comes again, and nothing is passed over."""
+    relay_world.change("one", "two")
+    dying = relay_world.audit_relay()
+
+    def die(ids: object) -> None:
+        raise BackendUnavailable("the database is gone")
+
+    monkeypatch.setattr(dying._outbox, "delete", die)
+    with pytest.raises(BackendUnavailable):
+        dying.relay_once()
+    relay_world.change("three")
+    standing_by = relay_world.audit_relay()
+    with pytest.raises(StateConflict):
+        standing_by.relay_once()
+    await dying.close()
+    assert _insist(standing_by) == 3
+    assert standing_by.relay_once() == 0
+    found = relay_world.audit()
+    assert [record.name.removeprefix("group:") for _, record in found] == ["one", "two", "one", "two", "three"]
+    key, last = found[-1]
+    assert (key, last.principal, last.kind, last.detail) == ("Grant/group:three", "alice", "Grant", "watch on team")
+    assert (last.method, last.host) == ("/argosy.api.v1.AccessService/AddGrants", "ipv4:10.0.0.7")
+    assert [record.number for _, record in found[2:]] == sorted(record.number for _, record in found[2:])
+    assert relay_world.messages() == []
+
+
 @pytest.mark.timeout(180)
 async def test_events_wait_in_the_database_while_the_broker_is_away(
     relay_world: RelayWorld, pulsar_broker: Any
@@ -192,7 +250,7 @@ async def test_events_wait_in_the_database_while_the_broker_is_away(
     assert numbers[-1] == 3
 
 
-def _insist(relay: EventRelay) -> int:
+def _insist(relay: EventRelay | AuditRelay) -> int:
     """Return what relaying answers once it can."""
     deadline_s = time.monotonic() + 60
     while True:

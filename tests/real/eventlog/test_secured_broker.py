@@ -20,13 +20,13 @@ from testbed.pulsar_security import Security
 from argosy.api.v1 import event_pb2
 from argosy_client import ArgosyClient, JobDraft, Queue
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, NotPermitted
-from argosy_eventlog import MemoryRegister
 from argosy_eventlog.pulsar import PulsarSettings
 from argosy_eventlog.pulsar.admin import AdminApi, check_log, set_up_events, set_up_log
 from argosy_eventlog.pulsar.log import PulsarLog
 from argosy_eventlog.pulsar.sender import KeyedMessage, PulsarSender
 from argosy_local.compose import ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
+from argosy_testkit.memory_log import MemoryRegister
 from testbed.pulsar import Broker
 
 POOL = "default"

@@ -48,7 +48,9 @@ def test_setting_up_makes_a_safe_log_and_again_makes_nothing(admin: AdminApi, se
         check_log(admin, settings, pool)
     assert set_up_events(admin, settings, ["a"]) == [
         f"namespace {settings.tenant}/events",
+        f"namespace {settings.tenant}/events-audit",
         f"topic persistent://{settings.tenant}/events/job-events-a",
+        f"topic persistent://{settings.tenant}/events-audit/records",
     ]
     assert set_up_events(admin, settings, ["a"]) == []
 

@@ -68,7 +68,9 @@ async def test_executor_killed_at_any_moment_leaves_rows_and_cluster_equal(bench
             await nursery.kill()
             middle_count += await is_in_the_middle(bench, new)
     assert middle_count >= LEAST_IN_THE_MIDDLE
+    before = leader.welcomed_count
     await bench.start_executor()
+    await leader.until(lambda: leader.welcomed_count > before)  # a busy machine takes long to start a process
 
     def live_runs() -> list[tuple[int, int]]:
         return sorted(key for key, run in leader.runs.items() if not run.has_ended)
@@ -82,7 +84,16 @@ async def test_executor_killed_at_any_moment_leaves_rows_and_cluster_equal(bench
         )
 
     # Sooner than what ended would go without the leader's word on how long it stays.
-    await bench.eventually(is_at_rest, timeout_s=45.0)
+    try:
+        await bench.eventually(is_at_rest, timeout_s=45.0)
+    except TimeoutError:
+        there, live = await bench.left_over(), live_runs()
+        unrest = {key: leader.runs[key].history for key in live if not leader.runs[key].is_whole}
+        stopped = [key for key in live if leader.runs[key].is_stopped]
+        pytest.fail(
+            f"not at rest: there and ended {sorted(set(there) - set(live))}, live and not there"
+            f" {sorted(set(live) - set(there))}, not whole {unrest}, to be stopped {stopped}"
+        )
     live = live_runs()
     assert live, "some run for an hour"
     assert all(b'"1h"' in leader.runs[key].bag for key in live)

@@ -112,7 +112,7 @@ async def test_custom_resource_is_refused_until_it_is_granted(lab: RealLab, tmp_
         assert kinds == {"ConfigMap", "Pod"}
         await asyncio.to_thread(apply, lab, tmp_path, grants=True)
         code = CreateCode.REJECTED
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while code == CreateCode.REJECTED:  # the API server learns of rights in a moment
                 made = await cluster.create_objects(make_create_batch([(12, 1)], bag=bag, objects=3))
                 code = codes(made)[0]

@@ -74,7 +74,7 @@ async def test_quota_is_told_as_such(lab: RealLab) -> None:
     path = "/api/v1/namespaces/default/resourcequotas"
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
     assert (await lab.admin.request("POST", path, quota))[0] == 201
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while "hard" not in msgspec.json.decode(await lab.admin.get(f"{path}/few")).get("status", {}):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     batch = make_create_batch([(number, 1) for number in range(1, 5)])
@@ -98,7 +98,7 @@ async def test_namespace_that_takes_no_pods_rejects_them(lab: RealLab, state: st
         assert (await lab.admin.request("POST", kept, settings))[0] == 201
         await lab.admin.request("DELETE", f"/api/v1/namespaces/{name}", {})
     if state == "restricted":
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             path = f"/api/v1/namespaces/{name}/serviceaccounts/default"
             while (await lab.admin.request("GET", path))[0] != 200:  # noqa: ASYNC110 - the cluster tells nobody
                 await asyncio.sleep(0.05)
@@ -146,7 +146,7 @@ async def test_pod_deleted_by_force_is_told_and_let_go(lab: RealLab) -> None:
     await lab.admin.request("DELETE", f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
     seen = await until(cluster, changed(Change.DELETED), version=listed.version)
     assert [item.run[0] for item in seen if item.change == Change.DELETED] == [11]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while await pod_count(lab):  # noqa: ASYNC110 - the cluster tells nobody
             await asyncio.sleep(0.05)
 
@@ -166,7 +166,7 @@ async def test_custom_resources_are_found_and_followed(lab: RealLab) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     status, body = await lab.admin.request("POST", path, WIDGETS)
     assert status in {201, 409}, body
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         path = "/apis/example.test/v1/widgets"
         while (await lab.admin.request("GET", path, is_answer_wanted=True))[0] != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -201,7 +201,7 @@ async def test_pods_of_a_lost_node_have_failed(lab: RealLab, how: str) -> None:
     failed = next(item for item in seen if item.phase == PodPhase.FAILED)
     assert (failed.run[0], failed.reason) == (11, "NodeLost")
     await cluster.delete_objects(make_delete_batch(failed))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while await pod_count(lab) > 1:  # noqa: ASYNC110 - the cluster tells nobody
             await asyncio.sleep(0.05)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from argosy_agent.config import AgentConfig
 from argosy_core.autoscale import AgentSettings
 from argosy_core.errors import InvalidRequest
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL, OBJECT_LABEL, RUN_LABEL, run_label
+from argosy_local.processes import free_ports
 from argosy_runtime.access.guard import CallerSettings
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.lifecycle import Lifecycle
@@ -29,7 +29,7 @@ from argosy_testkit.fake_kube_api import FakeKubeApi
 from argosy_testkit.fake_kube_api.lab import QUICK, FakeKubeLab
 from argosy_testkit.tls_endpoint import Certificates
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 50.0
 NOTES = {
     "argosy.dev/simulated-run-time": "1h",
     "argosy.dev/autoscale-min": "cpu=500m,memory=1Gi",
@@ -43,9 +43,7 @@ class Mesh:
     def __init__(self, lab: FakeKubeLab) -> None:
         """Begin with nothing running."""
         self.lab = lab
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
 
     def make(self, name: str, handle: int, cpu: str, memory: str, **notes: str) -> None:
         """Make a scaled pod of ours on the first node, that runs at once."""

@@ -83,7 +83,7 @@ async def _audit(mesh: Mesh) -> list[Audit]:
 
 async def _check(mesh: Mesh, before: list[Audit], *work: tuple[list[str], list[JobEvent]]) -> None:
     """Every acknowledged job ran once and succeeded; events are numbered 1..n; no node was given away twice."""
-    assert _most_leased_cores(mesh) <= CORES_PER_NODE
+    assert _over_leased(mesh) == []
     for ids, events in work:
         assert len(set(ids)) == len(ids)
         assert [event.number for event in events] == list(range(1, len(events) + 1))
@@ -102,17 +102,31 @@ async def _check(mesh: Mesh, before: list[Audit], *work: tuple[list[str], list[J
     assert counted == [total, total, 0, 0]
 
 
-def _most_leased_cores(mesh: Mesh) -> int:
-    """Return how many cores of one node were given out at most at any moment so far, whether pods followed or not."""
+def _over_leased(mesh: Mesh) -> list[tuple[str, int, str]]:
+    """Return nodes of which more was given out at some moment than they have, whether pods followed or not.
+
+    Each with the first such moment, and the runs that held it: handle, and begin and end in ms from that moment.
+    """
     with psycopg.connect(mesh.database_url) as database:
-        row = database.execute(
-            "SELECT max(held) FROM (SELECT sum(cores) OVER (PARTITION BY cluster, node ORDER BY time_us, cores) AS held"
-            " FROM (SELECT cluster, node, lease_time_us AS time_us, 1 AS cores FROM runs"
-            " UNION ALL SELECT cluster, node, end_time_us, -1 FROM runs WHERE end_time_us IS NOT NULL) AS moments)"
-            " AS nodes"
-        ).fetchone()
-    assert row is not None
-    return int(row[0])
+        return database.execute(
+            """
+            WITH moments AS (
+                SELECT cluster, node, lease_time_us AS time_us, 1 AS cores FROM runs
+                UNION ALL SELECT cluster, node, end_time_us, -1 FROM runs WHERE end_time_us IS NOT NULL
+            ), counted AS (
+                SELECT *, sum(cores) OVER (PARTITION BY cluster, node ORDER BY time_us, cores) AS held FROM moments
+            ), over AS (
+                SELECT cluster, node, min(time_us) AS time_us FROM counted WHERE held > %s GROUP BY cluster, node
+            )
+            SELECT r.cluster, r.node, string_agg(format(
+                '%%s: %%s to %%s', handle, (lease_time_us - time_us) / 1000, (end_time_us - time_us) / 1000
+            ), ', ')
+            FROM over JOIN runs r USING (cluster, node)
+            WHERE lease_time_us <= time_us AND coalesce(end_time_us, time_us) >= time_us
+            GROUP BY r.cluster, r.node
+            """,
+            [CORES_PER_NODE],
+        ).fetchall()
 
 
 async def test_calls_that_were_stored_and_not_answered_make_no_second_job_when_the_api_is_killed(mesh: Mesh) -> None:

@@ -253,7 +253,8 @@ async def test_compromised_cluster_harms_no_other_and_is_out_once_it_is_revoked(
     its session, which operators are told, and a revocation ends it within seconds; the others' jobs go on.
     """
     mesh, red, admin = tenancy.mesh, tenancy.clients["red"], tenancy.clients["admin"]
-    (tmp_path / "invitation").write_text((await admin.invite_cluster("c3")).token)
+    invitation = await admin.invite_cluster("c3", max_capacity={"cpu": 4000})
+    (tmp_path / "invitation").write_text(invitation.token)
     executor, sampler = (joining(mesh, tmp_path, part) for part in (ClusterPart.EXECUTOR, ClusterPart.SAMPLER))
     await executor.join(UID)
     await sampler.join(UID)
@@ -264,6 +265,10 @@ async def test_compromised_cluster_harms_no_other_and_is_out_once_it_is_revoked(
     async with open_aio_channel(mesh.address("leader"), sampler.credentials, []) as channel:
         for untruth in NODE_LIES:
             await is_thrown_out(sampler_pb2_grpc.SamplerServiceStub(channel).Session(), about_nodes, untruth)
+        too_large = nodes_of(allocatable_column=[2**62] * 4)
+        stub = sampler_pb2_grpc.SamplerServiceStub(channel)
+        await is_thrown_out(stub.Session(), about_nodes, too_large, grpc.StatusCode.ABORTED)  # by the leader machine
+        await counts_no_more_than_was_said(stub, about_nodes, admin)
     async with open_aio_channel(mesh.address("leader"), executor.credentials, []) as channel:
         sync = executor_pb2_grpc.ExecutorServiceStub(channel).Sync
         hello = executor_pb2.SyncRequest(hello=executor_pb2.Hello(**known))
@@ -288,10 +293,10 @@ async def test_compromised_cluster_harms_no_other_and_is_out_once_it_is_revoked(
         assert time.monotonic() - began_s < OUT_S
         assert refused.value.code() in {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
     told = await asyncio.to_thread(list_ended_sessions, mesh.database_url)
-    roles = ["sampler"] * len(NODE_LIES) + ["executor"] * len(LIES)
+    roles = ["sampler"] * (len(NODE_LIES) + 1) + ["executor"] * len(LIES)
     assert [(one.cluster, one.role) for one in told] == [("c3", role) for role in roles]
     connected = {one.name: (one.executor_connected, one.node_count) async for one in admin.list_clusters()}
-    assert connected == {"c1": (True, 2), "c2": (True, 2), "c3": (False, 0)}
+    assert connected == {"c1": (True, 2), "c2": (True, 2), "c3": (False, 2)}
 
 
 def joining(mesh: Mesh, folder: Path, part: ClusterPart) -> Membership:
@@ -305,13 +310,32 @@ def joining(mesh: Mesh, folder: Path, part: ClusterPart) -> Membership:
     )
 
 
-async def is_thrown_out(session: Any, hello: Any, lie: Any) -> None:
+async def is_thrown_out(
+    session: Any, hello: Any, lie: Any, code: grpc.StatusCode = grpc.StatusCode.INVALID_ARGUMENT
+) -> None:
     """Say something in a session that is welcomed; it must end, with the reason that it is wrong."""
     await welcomed(session, hello)
     await session.write(lie)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await to_the_end(session)
-    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT, lie
+    assert caught.value.code() == code, lie
+
+
+async def counts_no_more_than_was_said(stub: Any, hello: Any, admin: ArgosyClient) -> None:
+    """Tell more than an administrator said that the cluster has: it does not count, and is in the audit."""
+    session = await welcomed(stub.Session(), hello)
+    await session.write(nodes_of(total_column=[2**60] * 2, total_free_column=[2**60] * 2))
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            shown = await admin.get_cluster("c3")
+            noted = [one.detail async for one in admin.list_audit_records(name="c3") if "4000 count" in one.detail]
+            if shown.told and noted:
+                break
+            await asyncio.sleep(0.05)
+    assert (shown.total["cpu"], shown.free["cpu"], shown.max_capacity) == (4000, 4000, {"cpu": 4000})
+    assert set(shown.told.values()) == {2**60}
+    assert max(shown.total.values()) < 2**55
+    session.cancel()
 
 
 def handles_of(url: str) -> list[int]:

@@ -50,10 +50,10 @@ def upgrade() -> None:
 """Additions, as a version must be content with that shall work beside the one before: `schema_support` stays."""
 START = """
 import os
-import sys
+import argosy_store.schema.migrate as migrate
 import argosy_store.schema.versions as versions
 
-present = versions.migration_config
+present = migrate.migration_config
 
 
 def migration_config():
@@ -64,7 +64,8 @@ def migration_config():
     return config
 
 
-versions.migration_config = sys.modules["argosy_store.schema.migrate"].migration_config = migration_config
+migrate.migration_config = migration_config
+versions.newest_version = lambda: {next!r}
 """
 
 
@@ -86,7 +87,7 @@ def next_version(mesh: Mesh, tmp_path: Path) -> dict[str, str]:
     (tmp_path / "versions").mkdir()
     migration = MIGRATION.format(next=NEXT, present=read_version(mesh.database_url).wanted)
     (tmp_path / "versions" / f"{NEXT}_next.py").write_text(migration)
-    (tmp_path / "sitecustomize.py").write_text(START.format(versions=str(tmp_path / "versions")))
+    (tmp_path / "sitecustomize.py").write_text(START.format(versions=str(tmp_path / "versions"), next=NEXT))
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))}
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from argosy_core.errors import ArgosyError
 from argosy_local.processes import ProcessId, end_process, is_alive
 from argosy_testkit.fake_kubelet.process import TOKEN_VARIABLE
-from testbed import collector, containers, kubernetes, postgres, pulsar
+from testbed import collector, containers, kubernetes, log_servers, postgres, pulsar
 from testbed.cache import cache_directory
 from testbed.programs import Program
 
@@ -27,8 +27,8 @@ __all__ = ["main"]
 
 PARTS: Final = ("kubernetes", "pulsar", "postgres")
 """Parts that can be started by hand."""
-BUILT_PARTS: Final = (*PARTS, "collector")
-"""Parts that can be built; a collector is started by the tests that need one, with their configuration."""
+BUILT_PARTS: Final = (*PARTS, "collector", "minio", "loki")
+"""Parts that can be built; what is no part to start by hand the tests start that need it, with their configuration."""
 
 
 @dataclass(kw_only=True)
@@ -166,6 +166,8 @@ _BUILDERS: Final[dict[str, Callable[[], Path | None]]] = {
     "pulsar": lambda: pulsar.build(_tell),
     "postgres": lambda: postgres.build(_tell),
     "collector": lambda: collector.build(_tell),
+    "minio": lambda: log_servers.build_minio(_tell),
+    "loki": lambda: log_servers.build_loki(_tell),
 }
 
 

@@ -24,12 +24,14 @@ _BUILD_TIMEOUT_S: Final = 2400.0
 def module_version(source: Path, module: str) -> str:
     """Return the release of a module, with its `v`, that the go.mod in a folder requires."""
     text = (source / "go.mod").read_text(encoding="utf-8")
-    found = re.search(rf"^\s*{re.escape(module)} (v\S+)$", text, re.MULTILINE)
+    found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)(?: // indirect)?$", text, re.MULTILINE)
     assert found is not None
     return found[1]
 
 
-def build(source: Path, name: str, *, binary_variable: str, linked: Mapping[str, str], tell: Tell) -> Path:
+def build(
+    source: Path, name: str, *, binary_variable: str, linked: Mapping[str, str], tell: Tell, package: str = "."
+) -> Path:
     """Return the path of a program, built first if it is not in the cache.
 
     Args:
@@ -38,6 +40,7 @@ def build(source: Path, name: str, *, binary_variable: str, linked: Mapping[str,
         binary_variable: Environment variable that names a program to use instead, as it is.
         linked: Values of Go variables that are set when it is linked, by their full names.
         tell: Is told what happens.
+        package: What is built: the folder's own program, or one of a module that its go.mod names as a tool.
 
     Raises:
         NotAllowedNow: There is no Go, or the variable names no program.
@@ -52,14 +55,15 @@ def build(source: Path, name: str, *, binary_variable: str, linked: Mapping[str,
     recipe = hashlib.sha256()
     files = [source / "go.mod", source / "go.sum", source / "main.go"]
     for path in [*files, *sorted(set(source.glob("*.go")) - set(files))]:
-        recipe.update(path.read_bytes())
+        if path.exists():
+            recipe.update(path.read_bytes())
     flags = " ".join(["-s", "-w", *(f"-X {key}={value}" for key, value in linked.items())])
 
     def make(folder: Path) -> None:
         go = _find_go(name, binary_variable)
         tell(f"building {name}: minutes from nothing, seconds with Go's caches")
         began_s = time.monotonic()
-        _compile(go, source, folder / program, flags)
+        _compile(go, source, package, folder / program, linker_flags=flags)
         tell(f"built {name} in {time.monotonic() - began_s:.0f} s")
 
     return obtain(f"{name}-{recipe.hexdigest()[:12]}", make, tell) / program
@@ -83,12 +87,12 @@ def _find_go(name: str, binary_variable: str) -> str:
     return path
 
 
-def _compile(go: str, source: Path, target: Path, linker_flags: str) -> None:
+def _compile(go: str, source: Path, package: str, target: Path, *, linker_flags: str) -> None:
     # Reads the module files as they are and links nothing of this machine, so that the result depends on them alone.
     done = subprocess.run(
         [
             *("nice", go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false"),
-            *("-ldflags", linker_flags, "-o", str(target), "."),
+            *("-ldflags", linker_flags, "-o", str(target), package),
         ],
         check=False,
         cwd=source,

@@ -54,13 +54,27 @@ def test_audit_says_who_did_what(api: FakeApi, argosy: Any) -> None:
 def test_invitation_goes_to_a_file_of_its_own_and_nowhere_else(api: FakeApi, argosy: Any, tmp_path: Path) -> None:
     """The token is in the new file, mode 0600, and not shown; a file that is there is not overwritten."""
     file = tmp_path / "token"
-    shown = argosy("cluster", "invite", "west", "--lifetime", "2h", "--secret-file", str(file))
+    bounds = ("--max-capacity", "cpu=1000,memory=4Ti")
+    shown = argosy("cluster", "invite", "west", "--lifetime", "2h", "--secret-file", str(file), *bounds)
     assert (shown.code, file.read_text()) == (0, "argosy_invitation_x\n")
     assert file.stat().st_mode & 0o777 == 0o600
     assert "argosy_invitation" not in shown.out
     assert argosy("cluster", "invite", "west", "--secret-file", str(file)).code == 2
     (request,) = api.requests["InviteCluster"]
     assert (request.name, request.lifetime.seconds) == ("west", 7200)
+    assert request.max_capacity == {"cpu": 1_000_000, "memory": 4 << 40}
+
+
+def test_capacity_of_a_cluster_is_bounded_and_shown(api: FakeApi, argosy: Any) -> None:
+    """Amounts with commas or repeated, `none` for no bound; what is no amount is refused by the command."""
+    shown = argosy("cluster", "set", "c1", "--max-capacity", "cpu=64,memory=1Ti", "--max-capacity", "x.y/gpu=8")
+    assert (shown.code, "max capacity" in shown.out, "cpu 64" in shown.out) == (0, True, True)
+    assert argosy("cluster", "set", "c1", "--max-capacity", "none").code == 0
+    refused = argosy("cluster", "set", "c1", "--max-capacity", "cpu")
+    assert (refused.code, "--max-capacity 'cpu' is no RESOURCE=AMOUNT" in refused.err) == (2, True)
+    bound, lifted = api.requests["SetMaxCapacity"]
+    assert dict(bound.amounts) == {"cpu": 64_000, "memory": 1 << 40, "x.y/gpu": 8}
+    assert dict(lifted.amounts) == {}
 
 
 def test_revoking_a_cluster_wants_yes(api: FakeApi, argosy: Any) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from argosy_client import Queue
-from argosy_client.declared import Present, compare, read_declared
+from argosy_client.declared import Present, compare
+from argosy_client.declared_reader import read_declared
 from argosy_core.access import Grant
 from argosy_core.errors import InvalidRequest
 from argosy_testkit.fake_api import FakeApi

@@ -110,6 +110,39 @@ def test_rows_say_what_jobs_wait_for_and_ask_for(api: FakeApi, argosy: Any, job_
     assert not api.requests["BatchGetJobStages"]
 
 
+def test_pending_jobs_are_those_whose_stage_says_so(api: FakeApi, argosy: Any, job_id: str, job_file: str) -> None:
+    """Rounds make jobs pending, so no row of the database says which are; states beside it stay as they are."""
+    argosy("submit", "-f", job_file, "--queue", "science", "--job-set", "first")
+    (other,) = set(api.jobs) - {job_id}
+    api.stages[job_id] = job_pb2.JOB_STAGE_QUEUED
+
+    def listed(*options: str) -> list[str]:
+        return [job["id"] for job in json.loads(argosy("jobs", "-o", "json", *options).out)]
+
+    assert listed("--state", "pending") == [other]
+    assert not api.requests["ListJobs"]  # however many wait, they are not looked through
+    assert listed("--state", "pending", "--cluster", "c1") == []
+    api.stages.clear()
+    api.jobs[other].create_time.GetCurrentTime()
+    assert listed("--state", "pending") == [other, job_id]
+    assert listed("--state", "pending", "--limit", "1") == [other]
+    assert listed("--state", "pending", "--sort", "oldest") == [job_id, other]
+    assert listed("--state", "pending", "--since", "1h", "--queue", "science") == [other]
+    api.stages[job_id] = job_pb2.JOB_STAGE_QUEUED
+    assert sorted(listed("--state", "pending", "--state", "queued")) == sorted([job_id, other])
+    api.jobs[job_id].state = job_pb2.JOB_STATE_RUNNING
+    assert sorted(listed("--state", "pending", "--state", "running")) == sorted([job_id, other])
+    assert argosy("cancel", "--queue", "science", "--state", "pending", "--yes").code == 2
+
+
+def test_cluster_that_is_none_is_told_from_one_without_jobs(argosy: Any, job_id: str) -> None:
+    """A name with a slip finds nothing, too."""
+    assert job_id
+    misspelt = argosy("jobs", "--cluster", "c7")
+    assert (misspelt.code, "there is no cluster c7" in misspelt.err) == (3, True)
+    assert argosy("jobs", "--cluster", "c1").code == 0
+
+
 def test_one_job_tells_start_duration_exit_code_and_events_in_order(api: FakeApi, argosy: Any, job_id: str) -> None:
     """What happened to a job stands with its times in one place."""
     job = api.jobs[job_id]
@@ -161,3 +194,36 @@ def test_members_of_an_attempt_are_listed_one_by_one(api: FakeApi, argosy: Any, 
     assert "1: running on c/n0" in text
     assert "1 member" not in text
     assert '"member": 1' in argosy("jobs", job_id, "-o", "json").out
+
+
+def test_distributed_job_is_told_by_its_attempt_and_not_by_the_member_that_came_last(
+    api: FakeApi, argosy: Any, job_id: str
+) -> None:
+    """It began with its first member; one that was replaced tells nothing of it, nor does a stopped extra."""
+    job = api.jobs[job_id]
+    job.state = job_pb2.JOB_STATE_RUNNING
+    del job.runs[:]
+    running, failed, cancelled = job_pb2.RUN_STATE_RUNNING, job_pb2.RUN_STATE_FAILED, job_pb2.RUN_STATE_CANCELLED
+    for member, replacement, state, began_s, ended_s in (
+        (0, 0, failed, 1, 60), (1, 0, running, 2, 0), (2, 0, cancelled, 50, 70), (0, 1, running, 61, 0),
+    ):  # fmt: skip
+        run = job.runs.add(attempt=1, member=member, replacement=replacement, state=state, cluster="c")
+        run.node = f"n{member}{replacement}"
+        run.start_time.FromSeconds(1_800_000_000 + began_s)
+        if ended_s:
+            run.exit_code = 7 if state == failed else 0
+            run.end_time.FromSeconds(1_800_000_000 + ended_s)
+
+    lines = argosy("jobs", job_id).out.splitlines()
+    assert "started:   2027-01-15 08:00:01+00:00" in lines
+    assert not [line for line in lines if line.startswith("exit code:")]
+    assert "n01" in argosy("jobs").out
+    listed = {node: "running" in argosy("jobs", "--node", node).out for node in ("n00", "n01", "n10", "n20")}
+    assert listed == {"n00": False, "n01": True, "n10": True, "n20": False}
+
+    job.state = job_pb2.JOB_STATE_FAILED
+    for run, state, exit_code in ((job.runs[1], failed, 3), (job.runs[3], cancelled, 0)):
+        run.state, run.exit_code = state, exit_code
+        run.end_time.FromSeconds(1_800_000_080 + (exit_code == 0))
+    lines = argosy("jobs", job_id).out.splitlines()
+    assert {"exit code: 3", "ran:       80s"} <= {*lines}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.unit.cli.page_blocks import LANGUAGES, blocks_of, script_of, user_pages
 
 from argosy_cli.root import cli
 
@@ -66,3 +67,56 @@ def test_every_command_of_a_page_exists_with_its_options(page: Path) -> None:
 def test_command_that_is_not_there_is_noticed(line: str) -> None:
     """The check sees commands, those of groups, and options."""
     assert fault_of(line)
+
+
+@pytest.mark.parametrize("page", user_pages(), ids=lambda page: page.stem)
+def test_every_block_of_a_page_is_what_it_says_it_is(page: Path) -> None:
+    """Commands are `sh` and typed by a test, or it is said why not and which test stands for it; the rest is read."""
+    for block in blocks_of(page.read_text(encoding="utf-8")):
+        where = f"{page.name}:{block.line}"
+        assert block.language in LANGUAGES, f"{where}: {block.language!r} is none of {[*LANGUAGES]}"
+        LANGUAGES[block.language](block.text)
+        if block.language in {"text", "mermaid"}:
+            assert not re.search(r"^ *(argosy|make|docker|kubectl|helm) ", block.text, re.MULTILINE), where
+        if block.word == "not run":
+            named = re.findall(r"(?:tests|\.ci)/[\w./]+", block.said)
+            assert block.language == "sh", where
+            assert named, f"{where}: name the test that does it instead"
+            assert all((ROOT / name).exists() for name in named), where
+
+
+def test_script_of_a_page_has_what_its_comments_say() -> None:
+    """Files, what was done before, and commands in their order; what is not run is left out, with its reason."""
+    page = """
+<!-- not run: takes a cluster; tests/real does it -->
+```sh
+kubectl get pods
+```
+1. First
+
+   <!-- as a.yaml: argosy apply -f a.yaml -->
+   ```yaml
+   queues:
+     - name: a
+   ```
+<!-- before: argosy up --secure &&
+     touch key -->
+```sh
+cd there
+argosy explain JOB_ID
+```
+```text
+argosy.round
+```
+"""
+    blocks = list(blocks_of(page))
+    assert [(block.line, block.language, block.is_run) for block in blocks] == [
+        (3, "sh", False), (9, "yaml", False), (15, "sh", True), (19, "text", False),
+    ]  # fmt: skip
+    assert blocks[0].said == "takes a cluster; tests/real does it"
+    files, script = script_of(blocks)
+    assert files == {"a.yaml": "queues:\n  - name: a\n"}
+    first, second, *rest = script.splitlines()
+    assert (first, second) == ("argosy apply -f a.yaml", "argosy up --port 0 --secure && touch key")
+    assert (rest[0], rest[-1]) == ("(cd there", ")")
+    assert rest[1].startswith('argosy explain "$(argosy jobs -o json --limit 1')

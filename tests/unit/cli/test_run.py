@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
@@ -59,6 +60,25 @@ def test_run_has_a_default_image_and_makes_the_default_queue(ended: FakeApi, arg
     assert (missing.code, "nope" in missing.err, list(ended.queues)) == (125, True, ["default"])
 
 
+def test_fault_of_the_machine_is_125_and_help_is_none(
+    ended: FakeApi, argosy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the command did not do never has a code that it might have."""
+
+    def submitting_ends_with(fault: Exception) -> Any:
+        def fail(*_: Any, **__: Any) -> None:
+            raise fault
+
+        monkeypatch.setattr("argosy_cli.commands.run.submit_drafts", fail)
+        return argosy("run", "--", "true")
+
+    outcome = submitting_ends_with(OSError("no space left"))
+    assert (outcome.code, "no space left" in outcome.err) == (125, True)
+    assert submitting_ends_with(KeyError("a fault of ours")).code == 125
+    assert argosy("run", "--help").code == 0
+    assert not ended.jobs
+
+
 @pytest.mark.parametrize(
     ("state", "exit_code", "code"),
     [
@@ -74,6 +94,19 @@ def test_run_ends_as_its_command_did(
     api.submitted_state = state
     api.submitted_runs = [job_pb2.Run(attempt=1, state=job_pb2.RUN_STATE_FAILED, exit_code=exit_code)]
     assert argosy("run", "--", "false").code == code
+
+
+def test_run_of_several_members_ends_as_the_one_that_failed(api: FakeApi, argosy: Any) -> None:
+    """The others were only stopped with it, and what they end with then is not the command's doing."""
+    api.submitted_state = job_pb2.JOB_STATE_FAILED
+    states = ((job_pb2.RUN_STATE_CANCELLED, 0), (job_pb2.RUN_STATE_FAILED, 3), (job_pb2.RUN_STATE_CANCELLED, 0))
+    api.submitted_runs = [
+        job_pb2.Run(attempt=1, member=member, state=state, exit_code=exit_code)
+        for member, (state, exit_code) in enumerate(states)
+    ]
+    for run in api.submitted_runs:
+        run.end_time.FromSeconds(1_800_000_000)
+    assert argosy("run", "--members", "3", "--", "false").code == 3
 
 
 def test_run_says_why_it_waits(api: FakeApi, argosy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,12 +171,37 @@ def test_script_travels_in_a_config_map(ended: FakeApi, argosy: Any, tmp_path: P
         pytest.param((), "there is nothing to run", id="nothing"),
         pytest.param(("--env", "A", "--", "true"), "is no NAME=VALUE", id="env"),
         pytest.param(("--name", "A_b", "--", "true"), "--name 'A_b' must be", id="name"),
+        pytest.param(("--cpu", "four", "--", "true"), "'four' is no number of cores", id="value"),
+        pytest.param(("--gpu", "-1", "--", "true"), "'--gpu'", id="range"),
+        pytest.param(("--cpus", "4", "--", "true"), "--cpus", id="no-option"),
+        pytest.param(("--script", "absent.sh"), "absent.sh", id="no-file"),
+        pytest.param(("busybox", "true"), "(true)", id="no-dashes"),
     ],
 )
 def test_own_mistake_is_125(ended: FakeApi, argosy: Any, arguments: tuple[str, ...], text: str) -> None:
     """What cannot be submitted is said, and is no exit code that a command would have."""
     outcome = argosy("run", *arguments)
     assert (outcome.code, text in outcome.err) == (125, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        pytest.param(("--bad", "run", "--", "jobs"), 125, id="no-option"),
+        pytest.param(("--bad", "value", "run", "--", "jobs"), 125, id="no-option-with-a-value"),
+        pytest.param(("--server", "jobs", "--timeout", "x", "run", "--", "true"), 125, id="value"),
+        pytest.param(("-o", "xml", "run", "--", "true"), 125, id="short"),
+        pytest.param(("--timeout", "run", "--", "true"), 125, id="no-value"),
+        pytest.param(("--server",), 2, id="no-command"),
+        pytest.param(("--bad", "jobs", "run"), 2, id="another-command"),
+        pytest.param(("--server", "run", "--bad", "jobs"), 2, id="run-is-a-value"),
+        pytest.param(("--bad", "--", "run"), 2, id="behind-the-dashes"),
+    ],
+)
+def test_mistake_before_run_is_125_and_before_others_2(offline: Any, arguments: tuple[str, ...], code: int) -> None:
+    """Global options that are wrong are our failure, too; for commands that pass nothing on they are wrong usage."""
+    outcome = offline(*arguments)
+    assert (outcome.code, "Error: " in outcome.err) == (code, True)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +217,7 @@ def test_array_names_its_indices(text: str, indices: list[int]) -> None:
 @pytest.mark.parametrize("text", ["", "a", "3-1", "0-99%0", "0-99%x", "0-99%", "0-99%1%1", "0-20000", "1-5:0"])
 def test_array_that_means_nothing_is_refused(offline: Any, text: str) -> None:
     """Empty, backwards, endless, or a form that there is not."""
-    assert offline("run", "--array", text, "--", "true").code == 2
+    assert offline("run", "--array", text, "--", "true").code == 125
 
 
 def test_run_on_several_pods_is_one_job_with_a_group(ended: FakeApi, argosy: Any, tmp_path: Path) -> None:
@@ -179,6 +237,13 @@ def test_run_on_several_pods_is_one_job_with_a_group(ended: FakeApi, argosy: Any
         ]
         bag = read_group_bag([manifest.encode() for manifest in spec.manifests], groups, SpecLimits())
         assert (bag.violations, bag.field_faults, bag.warnings) == ((), (), ())
+    assert argosy("run", "--members", "2-8", "--member-failure", "replace", "--", "true").code == 0
+    third = list(ended.jobs.values())[-1].spec
+    assert (third.groups[0].min, third.groups[0].max) == (2, 8)
+    assert third.member_failure == job_pb2.MEMBER_FAILURE_REPLACE
+    for wrong in ("0", "8-2", "2-1001", "many"):
+        assert argosy("run", "--members", wrong, "--", "true").code == 125
+    assert argosy("run", "--member-failure", "replace", "--", "true").code == 125
     refused = argosy("run", "--share-nodes", "--", "true")
     assert (refused.code, "--members" in refused.err) == (125, True)
 
@@ -225,7 +290,7 @@ def test_distributed_job_that_was_printed_can_be_submitted_again(ended: FakeApi,
 def test_wrong_amounts_are_named_by_their_options(argosy: Any, options: tuple[str, str], said: str) -> None:
     """Nobody has to know where an option stands in the manifest that is made of it."""
     outcome = argosy("run", *options, "--", "echo")
-    assert outcome.code == 2
+    assert outcome.code == 125
     assert options[0] in outcome.err
     assert said in " ".join(outcome.err.split())
 
@@ -254,3 +319,47 @@ def test_autoscale_that_cannot_be_is_refused_before_anything_is_sent(
     """A pod begins with its size, so the range holds it; and it is the only pod of its job."""
     outcome = argosy("run", "--autoscale", *options, "--", "true")
     assert (outcome.code, "--autoscale" in outcome.err, ended.requests["SubmitJobs"]) == (125, True, [])
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ([("items[0].time_limit", "must be shorter")], "error: --time: must be shorter\n"),
+        ([("items[0].surplus", "is odd")], "error: surplus: is odd\n"),
+        (
+            [
+                (f"specs[0].manifests[1].spec.containers[0].resources.{what}.memory", "is too large")
+                for what in ("requests", "limits")
+            ],
+            "error: --mem: is too large\n",
+        ),
+        ([("specs[0].manifests", "asks for too much")], "error: the job: asks for too much\n"),
+        (
+            [("items[0].queue", "is no name"), ("specs[0].manifests[0].metadata.name", "is taken")],
+            "error: nothing was submitted because of 2 faults\n  --queue: is no name\n  --name: is taken\n",
+        ),
+        ([("page_size", "is odd")], "error: not now\n  page_size: is odd\n"),
+    ],
+)
+def test_refusal_names_the_options_that_were_typed(
+    api: FakeApi, argosy: Any, told: list[tuple[str, str]], said: str
+) -> None:
+    """Nobody who types a command has seen the fields that it makes of its options."""
+    api.failures["SubmitJobs"].append(grpc.StatusCode.INVALID_ARGUMENT)
+    api.violations = told
+    outcome = argosy("run", "--", "true")
+    assert (outcome.code, outcome.err) == (125, said)
+
+
+def test_refusal_of_a_slurm_command_names_its_own_options(api: FakeApi, argosy: Any) -> None:
+    """What is `--queue` elsewhere is a partition there."""
+    api.failures["SubmitJobs"].append(grpc.StatusCode.INVALID_ARGUMENT)
+    api.violations = [("items[0].queue", "is no name")]
+    outcome = argosy("slurm", "sbatch", "--partition", "a b", "--wrap", "true")
+    assert (outcome.code, outcome.err) == (2, "error: --partition: is no name\n")
+
+
+def test_image_that_no_registry_could_have_is_refused_before_anything_is_sent(api: FakeApi, argosy: Any) -> None:
+    """Its job would wait for a pull that never succeeds."""
+    outcome = argosy("run", "busy box", "--", "true")
+    assert (outcome.code, "'busy box' is no image" in outcome.err, api.jobs) == (125, True, {})

@@ -13,7 +13,7 @@ from argosy_cli.exits import ExitCode
 from argosy_core.errors import InvalidRequest
 from argosy_local.demo import ROUND_SETTINGS
 from argosy_local.lost_node import LostNode
-from argosy_local.simulation import simulate
+from argosy_local.simulation import Beside, simulate
 from argosy_workload.model import JobColumns, Shape, Workload, build_workload, uniform_nodes
 from argosy_workload.records import RunState
 
@@ -89,6 +89,51 @@ def test_simulate_writes_a_page_and_a_text(offline: Argosy, trace: Path, tmp_pat
     assert "<svg" in page.read_text()
 
 
+def test_simulate_resizes_pods_by_what_a_file_says_they_use(offline: Argosy, trace: Path, tmp_path: Path) -> None:
+    """They use a fifth of their two cores, so the third job need not wait for the first, and the report shows why."""
+    usage, page = tmp_path / "usage.csv", tmp_path / "report.html"
+    usage.write_text("20,20,20\n10,20,20\n")
+    arguments = ("simulate", str(trace), "--nodes", NODES, "--usage", str(usage), "10", "-o", "json")
+    report = report_of(offline(*arguments, "--report", str(page)))
+    assert report["wait_s"]["max"] < 30.0
+    scaling = report["scaling"]
+    assert scaling["resize_count"] >= 3
+    assert set(scaling["pods"]) == {"of job 1", "of job 2", "of job 3"}
+    assert scaling["approved"][0] == 4.0, "they begin with what they ask for"
+    assert min(scaling["approved"]) < 2.0
+    assert all(used <= approved for used, approved in zip(scaling["used"], scaling["approved"], strict=True))
+    assert any("what jobs asked for" in note for note in report["notes"])
+    assert "a few: approved (line)" in page.read_text()
+    assert report_of(offline(*arguments))["settings"]["event hash"] == report["settings"]["event hash"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has no machine"),
+        ("1,2\n\n1,2,3\n", "line 3: 3 steps, but the first has 2"),
+        ("1,2\n1,many\n", "line 2: could not convert string to float"),
+        ("1,101\n", "line 1: a use must be from 0 to 100 percent"),
+        ("1,nan\n", "line 1: a use must be from 0 to 100 percent"),
+        ("-1\n", "line 1: a use must be from 0 to 100 percent"),
+    ],
+    ids=["empty", "length", "word", "large", "nan", "negative"],
+)
+def test_simulate_refuses_uses_that_are_none(
+    offline: Argosy, trace: Path, tmp_path: Path, *, text: str, said: str
+) -> None:
+    """The message names file and line."""
+    usage = tmp_path / "usage.csv"
+    usage.write_text(text)
+    outcome = offline("simulate", str(trace), "--nodes", NODES, "--usage", str(usage), "10")
+    assert outcome.code == ExitCode.USAGE
+    assert said in outcome.err
+    broken = tmp_path / "usage.csv.gz"
+    broken.write_bytes(b"no gzip")
+    outcome = offline("simulate", str(trace), "--nodes", NODES, "--usage", str(broken), "10")
+    assert "cannot be read" in outcome.err
+
+
 def test_simulate_draws_the_demos_workload_without_a_trace(offline: Argosy) -> None:
     """Nothing needs to be given; a few of the jobs are enough here."""
     report = report_of(offline("simulate", "--jobs", "40", "-o", "json"))
@@ -104,8 +149,23 @@ def test_simulate_draws_the_demos_workload_without_a_trace(offline: Argosy) -> N
         (("simulate", "{trace}", "--nodes", "many"), ExitCode.USAGE, "many"),
         (("simulate", "{trace}", "--scheduler", "luck"), ExitCode.USAGE, "luck"),
         (("simulate", "{trace}", "--report", "report.doc"), ExitCode.USAGE, ".html"),
+        (("simulate", "{trace}", "--usage", "{trace}", "10"), ExitCode.USAGE, "line 1: could not convert"),
+        (("simulate", "{trace}", "--set", "luck=1"), ExitCode.USAGE, "no setting 'luck'; known are age_bound_s"),
+        (("simulate", "{trace}", "--set", "promise_choice=1.5"), ExitCode.USAGE, "must be a whole number"),
+        (("simulate", "{trace}", "--set", "spread=maybe"), ExitCode.USAGE, "must be true or false"),
+        (("simulate", "{trace}", "--set", "strategy=luck"), ExitCode.USAGE, "leader.round.strategy is luck"),
     ],
-    ids=["no-trace", "no-nodes", "no-scheduler", "no-form"],
+    ids=[
+        "no-trace",
+        "no-nodes",
+        "no-scheduler",
+        "no-form",
+        "no-usage",
+        "no-setting",
+        "no-number",
+        "no-flag",
+        "no-strategy",
+    ],
 )
 def test_simulate_refuses_what_it_cannot_do(
     offline: Argosy, trace: Path, *, arguments: tuple[str, ...], code: ExitCode, said: str
@@ -176,7 +236,7 @@ def test_simulated_gang_begins_again_whole_when_a_node_is_lost() -> None:
     first = simulate(jobs, nodes).records.placements
     lost = LostNode(cluster="cluster-0", node=first[1].node, after_s=5.0)
 
-    records = simulate(jobs, nodes, lost=lost).records
+    records = simulate(jobs, nodes, beside=Beside(lost=lost)).records
 
     assert records.state.tolist() == [RunState.SUCCEEDED]
     runs = {(one.attempt, one.node): one.state for one in records.placements}
@@ -202,6 +262,40 @@ def test_simulated_promise_is_seen() -> None:
     (promise,) = [one for one in records.promises if one.row == 2]
     assert promise.is_firm
     assert promise.given_s < records.leased_s[2] <= promise.moment_s
+
+
+def test_simulation_takes_a_round_for_each_arrival_and_each_end_at_most() -> None:
+    """Nothing else happens in a trace without faults, be jobs in each other's way or not; nobody is stopped too early.
+
+    What a sampler and an executor tell of one end is taken together, and no round looks at what is over or unchanged.
+    """
+    rng, count = np.random.default_rng(3), 60
+    run_s, cores = np.round(rng.lognormal(7.0, 1.5, count)) + 1.0, rng.choice([1, 1, 2, 3, 8], count)
+    columns = JobColumns(
+        submit_s=np.cumsum(np.round(rng.exponential(1500.0, count)) + 1.0),
+        run_s=run_s,
+        queue=["alice"] * count,
+        shape=[Shape.of({"cpu": 1000 * int(one)}) for one in cores],
+        client_ids=[str(number) for number in range(count)],
+        estimate_s=run_s,
+    )
+    jobs = replace(build_workload(columns, source="test"), estimates_are_limits=True)
+
+    done = simulate(jobs, uniform_nodes("1x8cpu,64Gi"))
+
+    assert done.records.state.tolist() == [RunState.SUCCEEDED] * count
+    assert (done.records.running_s - done.records.submit_s).max() > 1000
+    assert done.counters["promises_firm"] == done.counters["promises_kept"] > 0
+    assert done.counters["rounds"] <= 2 * count + 2 * done.counters["promises_firm"]
+
+
+def test_simulated_job_that_says_no_time_runs_without_a_limit() -> None:
+    """Where what others say are their limits, and they are stopped."""
+    jobs = replace(
+        make_workload(1, submit_s=(0.0, 0.0)), run_s=np.array([50.0, 50.0]), estimate_s=np.array([np.nan, 10.0])
+    )
+    done = simulate(replace(jobs, estimates_are_limits=True), uniform_nodes(NODES))
+    assert done.records.state.tolist() == [RunState.SUCCEEDED, RunState.FAILED]
 
 
 def test_simulated_demo_loses_a_node(offline: Argosy) -> None:

@@ -5,15 +5,19 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
+import termios
 import time
+from contextlib import ExitStack
 from typing import Any
 
+import click
 import pytest
 
 from argosy.api.v1 import job_pb2
-from argosy_cli.commands.top import View
+from argosy_cli.commands.top import View, fitted
 from argosy_testkit.fake_api import FakeApi
 
 
@@ -47,6 +51,63 @@ def test_without_a_terminal_the_screen_is_printed_once(argosy: Any) -> None:
     assert re.search(r"^science +12\.5 +20\.0 +40\.0", shown.out, re.MULTILINE)
     assert re.search(r"^c1 +yes +no +3", shown.out, re.MULTILINE)
     assert json.loads(argosy("top", "-o", "json").out)["shares"][0]["queue"] == "science"
+
+
+def test_screen_is_cut_to_the_terminal_and_the_marked_queue_stays_in_sight() -> None:
+    """No line goes on in the next, and those who mark the last of many queues see it."""
+    rows = [f"queue-{number:03} {'x' * 90}" for number in range(50)]
+    view = View(line=40)
+    lines = ["sum", "", "QUEUE", *rows]
+    lines[43] = click.style(lines[43], reverse=True)
+    shown = fitted("\n".join([*lines, "", "CLUSTER"]), view, width=60, height=12).split("\n")
+    assert len(shown) == 11
+    assert shown[:3] == lines[:3]
+    assert shown[-1] == click.style(rows[40][:60], reverse=True)
+    assert max(len(click.unstyle(line)) for line in shown) == 60
+    wide = fitted("\n".join(lines), View(), width=200, height=100)
+    assert wide.split("\n") == lines
+
+
+def test_keys_sort_look_in_and_lead_back_on_a_terminal_of_any_size(server: str, api: FakeApi) -> None:
+    """As fast as they are typed; a terminal of another size is drawn anew at once, not after the interval."""
+    job_id = "01890000-0000-7000-8000-000000abcdef"
+    api.jobs[job_id] = job_pb2.Job(id=job_id, queue="science", job_set="s", state=job_pb2.JOB_STATE_QUEUED)
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, 200))
+    command = [sys.executable, "-m", "argosy_cli", "top", "--interval", "600"]
+    process = subprocess.Popen(
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "ARGOSY_SERVER": server, "COLUMNS": "200"},  # of a shell that set it once
+        start_new_session=True,
+    )
+    with process, ExitStack() as stack:
+        os.close(theirs)
+
+        def read_until(awaited: str) -> str:
+            text, end_s = "", time.monotonic() + 60
+            while not re.search(awaited, text, re.DOTALL):
+                assert time.monotonic() < end_s, text
+                if select.select([ours], [], [], 1)[0]:
+                    text += os.read(ours, 65_536).decode()
+            return text
+
+        stack.callback(process.kill)  # if something is not seen; else it has ended by then
+        read_until("CLUSTER.*c1")
+        os.write(ours, b"ss\r")
+        looked_in = read_until(f"queue science\r\n.*{job_id[-6:]}.*the newest that waits")
+        assert "no room" in looked_in  # as lists say it, not its turn
+        os.write(ours, b"\x1b")
+        read_until("CLUSTER.*c1")
+        termios.tcsetwinsize(ours, (40, 30))
+        os.kill(process.pid, signal.SIGWINCH)
+        # Fifteen more for what marks a line; the widest of them has 68 columns.
+        read_until(r"\x1b\[2J(?:[^\r\n]{0,45}\r\n)*CLUSTER[^\r\n]{0,23}\r\nc1")
+        os.write(ours, b"sq")
+        assert process.wait(timeout=60) == 0
+    os.close(ours)
 
 
 def test_on_a_terminal_it_ends_with_its_key_and_leaves_the_screen(server: str, api: FakeApi) -> None:

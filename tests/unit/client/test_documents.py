@@ -1,7 +1,6 @@
 """Submissions as people write them."""
 
 import json
-import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -22,6 +21,7 @@ from argosy_core.job.reading.retry_rules import RetryRules
 from argosy_core.job.reading.spec import SpecLimits, read_bag
 from argosy_core.job.tables.members import ordinal_of
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
+from argosy_local.processes import free_ports
 
 OPTIONS = DocumentOptions(queue="science", job_set="first")
 EXAMPLE = Path(__file__).parents[3] / "examples" / "job.yaml"
@@ -512,8 +512,7 @@ def test_example_of_a_distributed_job_adds_up() -> None:
     assert (bag.violations, bag.field_faults, bag.warnings) == ((), (), ())
     bags = member_bags(bag.body)
     (program,) = json.loads(draft.manifests[0])["data"].values()
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        program = program.replace("29500", str(probe.getsockname()[1]))
+    program = program.replace("29500", str(free_ports(1)[0]))
     members = []
     for member, group in enumerate(bags.group_of):
         run = RunIdentity(installation="i", handle=5, ordinal=ordinal_of(1, member), id_high=1, queue="q", job_set="s")

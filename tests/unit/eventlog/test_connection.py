@@ -18,11 +18,11 @@ from argosy_core.errors import (
     NotPermitted,
     StateConflict,
 )
-from argosy_eventlog import MemoryRegister
 from argosy_eventlog.pulsar import PulsarSettings
 from argosy_eventlog.pulsar.connection import PulsarConnection, translating
 from argosy_eventlog.pulsar.log import PulsarLog
 from argosy_eventlog.pulsar.sender import PulsarSender
+from argosy_testkit.memory_log import MemoryRegister
 
 NOBODY = "pulsar://127.0.0.1:1"
 

@@ -68,6 +68,7 @@ def test_topics_are_named_after_their_pools() -> None:
     settings = PulsarSettings(tenant="t", namespace="n", events_namespace="e")
     assert settings.log_topic("gpu") == "persistent://t/n/leases-gpu"
     assert settings.events_topic("gpu") == "persistent://t/e/job-events-gpu"
+    assert settings.audit_topic == "persistent://t/e-audit/records"
     with pytest.raises(InvalidRequest, match="pool"):
         settings.log_topic("a/b")
 

@@ -25,7 +25,7 @@ from argosy_testkit.cluster_contract import LAB_NODES
 from argosy_testkit.fake_streams import read_until_ended, serving
 from argosy_testkit.in_process_cluster import InProcessCluster
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 50.0
 NODE = LAB_NODES[0].name
 Run = tuple[int, int]
 

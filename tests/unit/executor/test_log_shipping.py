@@ -15,14 +15,14 @@ from tests.unit.executor.conftest import TIMEOUT_S, FakeLeader, body, running_ex
 
 from argosy.executor.v1 import executor_pb2
 from argosy_core.errors import BackendUnavailable, InvalidRequest, NotFound
-from argosy_executor.archives import open_archive
-from argosy_executor.http_archive import HttpArchive, authorization
-from argosy_executor.log_archive import DirectoryArchive, KeptLog, LogArchiveSettings, log_key
 from argosy_executor.log_shipping import LogShipper
-from argosy_executor.loki_archive import LokiArchive
-from argosy_executor.s3_archive import S3Archive, S3Credentials, read_credentials, sign_headers
 from argosy_kube.port import Cluster
 from argosy_kube.simulated.host import ClusterHost
+from argosy_runtime.log_archives.archive import DirectoryArchive, KeptLog, LogArchiveSettings, log_key
+from argosy_runtime.log_archives.http_archive import HttpArchive, authorization
+from argosy_runtime.log_archives.loki_archive import LokiArchive
+from argosy_runtime.log_archives.opening import open_archive
+from argosy_runtime.log_archives.s3_archive import S3Archive, S3Credentials, read_credentials, sign_headers
 from argosy_runtime.metrics import METRICS
 
 pytestmark = pytest.mark.timeout(60)

@@ -66,7 +66,7 @@ class Sink:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Return once a condition holds."""
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(50):
             while not condition():
                 self.news.clear()
                 await self.news.wait()

@@ -9,13 +9,19 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from tests.unit.executor.conftest import configure
 
 from argosy_executor.__main__ import main
+from argosy_executor.app import start
+from argosy_kube.simulated.faults import Fault
 from argosy_kube.simulated.host import ClusterHost
 from argosy_kube.simulated.server import serve_cluster
+from argosy_runtime.lifecycle import Lifecycle
+from argosy_testkit.in_process_cluster import InProcessCluster
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 50.0
 
 
 @pytest.mark.parametrize(
@@ -81,3 +87,26 @@ async def test_process_serves_the_leader_and_stops_on_sigterm(address: str, lead
         if process.returncode is None:
             process.kill()
             await process.communicate()
+
+
+async def test_health_follows_the_session_and_the_cluster(host: ClusterHost, leader: Any) -> None:
+    """An executor that no leader hears for long, or whose cluster does not answer, is not ready until that is over."""
+    told: asyncio.Queue[bool] = asyncio.Queue()
+    config = configure(leader.address, not_ready_after_s=0.1)
+    life = Lifecycle("executor", drain_s=config.drain_s)
+    async with asyncio.timeout(50), asyncio.TaskGroup() as group:
+        group.create_task(
+            life.run(lambda life: start(life, config, cluster=InProcessCluster(host, "one"), set_serving=told.put))
+        )
+        assert await told.get()
+        session = await leader.next_session()
+        leader.refusal = (grpc.StatusCode.UNAVAILABLE, "nobody leads")
+        session.ended.set()
+        assert not await told.get()
+        leader.refusal = None
+        assert await told.get()
+        host.inject(Fault(kind="unavailable", count=1 << 30))
+        assert not await told.get()
+        host.engine.faults.take("unavailable", 1 << 30)
+        assert await told.get()
+        life.request_stop()

@@ -57,7 +57,7 @@ async def running(cluster: Cluster, address: str, **fields: Any) -> AsyncGenerat
 
 async def until(condition: Any) -> None:
     """Return once something holds."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(50):
         while not condition():  # noqa: ASYNC110 - nothing tells it
             await asyncio.sleep(0.01)
 

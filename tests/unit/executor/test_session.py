@@ -248,7 +248,7 @@ async def test_executor_whose_place_is_taken_waits_for_it(
     """While another process is heard the second one dials again and again; it is let in once that is gone."""
     leader.refusal = (grpc.StatusCode.ABORTED, "the executor of cluster lab is process 1 on host a")
     async with run_executor(host, leader.address):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             for _ in range(4):
                 await leader.dials.acquire()
         leader.refusal = None

@@ -3,6 +3,8 @@
 import json
 import signal
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -284,3 +286,20 @@ def test_role_that_is_none_is_named_with_those_there_are(tmp_path: Path) -> None
 
     with pytest.raises(NotFound, match="no role 'leadr'"):
         Mesh(tmp_path).kill("leadr")
+
+
+@pytest.mark.parametrize("service", ["argosy_server", "argosy_sampler", "argosy_executor", "argosy_kube.simulated"])
+def test_services_start_without_what_migrates_tables_and_draws_on_terminals(service: str) -> None:
+    """A mesh starts several processes at once, so what each loads for nothing delays it by as much CPU time."""
+    main = "__main__" if service == "argosy_kube.simulated" else "app"
+    told = f"import sys, {service}.{main}; print(sorted({{'alembic', 'rich'}} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_waits_of_a_mesh_for_its_leader_are_short(tmp_path: Path) -> None:
+    """It comes up last, and nobody else is served by long waits on one machine."""
+    plan = MeshPlan(clusters=(ClusterPlan(name="c1", kinds="1:cpu=1"),))
+    for entry in plan_processes(plan, tmp_path):
+        if entry.role.startswith(("sampler", "executor")):
+            assert entry.arguments[entry.arguments.index("--retry-most-s") + 1] == "0.3"

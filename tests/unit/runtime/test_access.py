@@ -270,7 +270,7 @@ async def test_new_certificate_serves_new_connections_and_keeps_old_ones(tmp_pat
             for ending in ("pem", "key"):
                 shutil.copy(CERTIFICATES / f"next-server.{ending}", tmp_path / f"tls.{ending}")
             renewed = replace(AUTHORITY, server_name="next.example")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(50):
                 while True:
                     async with open_aio_channel(address, renewed, [("grpc.use_local_subchannel_pool", 1)]) as new:
                         try:

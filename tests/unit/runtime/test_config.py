@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,14 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_runtime.config import change_config, describe_config, help_text, load_config, value_texts
+from argosy_runtime.config import (
+    change_config,
+    describe_config,
+    help_text,
+    load_config,
+    setting_texts,
+    value_texts,
+)
 from argosy_runtime.documentation import field_texts
 
 
@@ -281,3 +289,25 @@ def test_changed_config_has_other_values_and_leaves_the_first_as_it_is() -> None
         change_config(config, {"sed": "7", "weights": "cpu"})
     assert "did you mean seed?" in caught.value.message
     assert "weights: 'cpu' is not of the form name=value" in caught.value.message
+
+
+def test_sources_of_settings_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server is asked for its settings by anybody who may, and parses its own sources once for all of them."""
+
+    @dataclass(frozen=True)
+    class Asked:
+        SERVICE: ClassVar[str] = "asked"
+        size: int = 1
+
+    reads: list[object] = []
+    real = inspect.getsource
+
+    def counted(of: Any) -> str:
+        reads.append(of)
+        return real(of)
+
+    monkeypatch.setattr(inspect, "getsource", counted)
+    for size in (2, 3, 4):
+        assert change_config(Asked(), {"size": str(size)}).size == size
+        assert [one.key for one in setting_texts(Asked)] == [*value_texts(Asked())] == ["size"]
+    assert reads == [Asked]

@@ -82,7 +82,7 @@ async def get(channel: Any, name: str = "mine") -> str:
 
 async def get_as_clients_do(channel: Any) -> str:
     """Return what `get` does, trying again as RetryInfo allows, though sooner."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while True:
             try:
                 return await get(channel)
@@ -167,6 +167,36 @@ async def test_connection_with_all_calls_it_may_have_leaves_others_alone() -> No
         assert await get(other) == "mine"
         release.set()
         assert await held == "held"
+
+
+async def test_connection_that_finds_no_place_all_the_time_is_told_so_later_and_others_are_served() -> None:
+    """The first are told at once; who asks on and on waits for its answers, which are the same."""
+    release, entered = asyncio.Event(), asyncio.Event()
+
+    async def hold(request: Any) -> queue_pb2.GetQueueResponse:
+        if request.name == "held":
+            entered.set()
+            await release.wait()
+        return await echo(request)
+
+    limits = {"max_call_count_per_connection": 1, "calls_per_s": 0.0}
+    async with serving(hold, **limits) as server, connection(server) as attacker, connection(server) as other:
+        held = asyncio.ensure_future(get(attacker, "held"))
+        await entered.wait()
+        flood = [asyncio.ensure_future(get(attacker)) for _ in range(300)]
+        async with asyncio.timeout(50):
+            while not server.edge.waiting_count:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0)
+        assert await get(other) == "mine"
+        release.set()
+        assert await held == "held"
+        answers = await asyncio.gather(*flood, return_exceptions=True)
+        refused = [one for one in answers if isinstance(one, grpc.aio.AioRpcError)]
+        assert len(refused) >= 100
+        assert {one.code() for one in refused} <= {
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+        }
 
 
 async def test_connection_far_above_its_rate_is_refused_with_the_time_to_wait() -> None:

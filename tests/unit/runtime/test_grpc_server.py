@@ -391,3 +391,10 @@ async def test_server_names_address_that_is_taken() -> None:
         with pytest.raises(InvalidRequest, match=str(server.port)):
             await second.start()
         await second.stop(0)
+
+
+async def test_server_waits_for_calls_in_one_place_however_many_methods_it_has() -> None:
+    """What the wait for the next call costs does not grow with the methods that are served."""
+    before = asyncio.all_tasks()
+    async with serving(echo):
+        assert len(asyncio.all_tasks() - before) < len(queue_pb2.DESCRIPTOR.services_by_name["QueueService"].methods)

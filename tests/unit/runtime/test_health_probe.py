@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
+from argosy_local.processes import free_ports
 from argosy_runtime.grpc_server import GrpcServer, GrpcSettings
 from argosy_runtime.health_probe import is_serving, main, takes_connections
 
@@ -42,9 +43,7 @@ def talker(answer: bytes) -> Iterator[str]:
 @pytest.fixture
 def closed_port() -> str:
     """An address nobody listens at."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        port: int = listener.getsockname()[1]
-    return f"127.0.0.1:{port}"
+    return f"127.0.0.1:{free_ports(1)[0]}"
 
 
 @pytest.mark.parametrize(("health", "code"), [("serving", 0), ("not serving", 1)])

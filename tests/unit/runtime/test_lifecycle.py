@@ -85,7 +85,7 @@ async def test_lifecycle_cuts_drain_short_at_deadline_and_at_second_request() ->
             of.on_close(close)
             of.request_stop()
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             await life.run(start)
         assert closed.is_set()
 

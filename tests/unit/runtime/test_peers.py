@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from argosy_core.errors import QuotaExceeded
-from argosy_runtime.peers import MAX_WAIT_S, Peer, PeerRateLimiter, Place, PlaceLimits, Places, parse_peer
+from argosy_runtime.peers import MAX_WAIT_S, Peer, PeerRateLimiter, Place, PlaceLimits, Places, RefusalPace, parse_peer
 
 ONE, TWO, FAR = Peer("a:1", "a"), Peer("a:2", "a"), Peer("b:1", "b")
 LIMITS = PlaceLimits(name="calls", total=6, per_host=4, per_connection=2)
@@ -135,12 +135,29 @@ def test_peer_that_stops_is_served_again_within_seconds() -> None:
     assert rates.wait_s(ONE, 2 * MAX_WAIT_S) == 0.0
 
 
+def test_refusals_of_a_host_are_spaced_and_another_host_does_not_wait_for_them() -> None:
+    """The first takes a second, those that came with it a hundredth more each, none longer than 20 s."""
+    pace = RefusalPace()
+    waits_s = [pace.wait_s(ONE, 5.0) for _ in range(301)]
+    assert waits_s[0] == pytest.approx(1.0)
+    assert waits_s[300] == pytest.approx(4.0)
+    assert pace.wait_s(FAR, 5.0) == pytest.approx(
+        1.0 + 300 / 400, abs=0.01
+    )  # beside all that are refused, 400 a second
+    assert max(pace.wait_s(ONE, 5.0) for _ in range(3000)) == pytest.approx(20.0)
+    assert pace.wait_s(ONE, 60.0) == pytest.approx(1.0)
+
+
 def test_flood_of_names_takes_bounded_memory() -> None:
     """As many peers are known as are bounded; without a limit nobody is."""
     rates = PeerRateLimiter(1.0)
     for number in range(6000):
         rates.charge(Peer(f"{number}:1", str(number)), 1, 0.0)
     assert max(len(rates._connections), len(rates._hosts)) <= 4096
+    pace = RefusalPace()
+    for number in range(6000):
+        pace.wait_s(Peer(f"{number}:1", str(number)), 1.0)
+    assert len(pace._last_s) <= 4096
     unlimited = PeerRateLimiter(0.0)
     unlimited.charge(ONE, 1e9, 0.0)
     assert unlimited.wait_s(ONE, 0.0) == 0.0

@@ -32,8 +32,8 @@ class Queues(queue_pb2_grpc.QueueServiceServicer):
     """Answers."""
 
     async def GetQueue(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's name
-        """Answer with nothing."""
-        return queue_pb2.GetQueueResponse()
+        """Answer with a queue of the name asked for."""
+        return queue_pb2.GetQueueResponse(queue=queue_pb2.Queue(name=request.name))
 
 
 class Events(event_pb2_grpc.EventServiceServicer):
@@ -41,7 +41,7 @@ class Events(event_pb2_grpc.EventServiceServicer):
 
     async def WatchJobSet(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802 - the protocol's name
         """Send one batch and wait."""
-        yield event_pb2.WatchJobSetResponse(cursor="one")
+        yield event_pb2.WatchJobSetResponse(cursor=request.job_set)
         await asyncio.Event().wait()
 
 
@@ -103,6 +103,25 @@ async def test_bytes_count_before_they_are_decoded(tmp_path: Path) -> None:
         await call(address, "bob")
 
 
+async def test_bytes_of_answers_count_and_hold_up_the_next_call_of_that_user_alone(tmp_path: Path) -> None:
+    """One answer may be larger than what is left; messages of streams count as well; clusters have no limit."""
+    async with serve(tmp_path, answer_bytes_per_s=1000.0) as address:
+        await call(address, "alice", "x" * 5000)
+        with pytest.raises(QuotaExceeded, match="alice gets more bytes") as caught:
+            await call(address, "alice")
+        assert (caught.value.reason, caught.value.retry_delay_s) == ("USER_ANSWER_RATE", pytest.approx(3.0, abs=0.5))
+        await call(address, "bob")
+        for _ in range(3):
+            await call(address, "west", "x" * 5000)
+        async with grpc.aio.insecure_channel(address) as channel:
+            watch: Any = event_pb2_grpc.EventServiceStub(channel).WatchJobSet(
+                event_pb2.WatchJobSetRequest(job_set="x" * 50_000), metadata=(("authorization", "Bearer bob"),)
+            )
+            await watch.read()
+            with pytest.raises(QuotaExceeded, match="bob gets more bytes"):
+                await call(address, "bob")
+
+
 async def test_streams_at_once_are_bounded_by_user_and_given_back(tmp_path: Path) -> None:
     """A third watch is refused while two are held, and let in when one has ended."""
     async with serve(tmp_path, max_stream_count=2) as address, grpc.aio.insecure_channel(address) as channel:
@@ -118,7 +137,7 @@ async def test_streams_at_once_are_bounded_by_user_and_given_back(tmp_path: Path
         with pytest.raises(grpc.aio.AioRpcError, match="holds 2 streams"):
             await watch().read()
         first.cancel()
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(50):
             while True:
                 third = watch()
                 try:
@@ -146,10 +165,13 @@ def test_bucket_holds_two_seconds_worth_and_fills_again() -> None:
 
 def test_quota_of_nothing_is_no_quota() -> None:
     """With 0 everywhere a user takes what it wants."""
-    quotas = UserQuotas(QuotaSettings(calls_per_s=0.0, bytes_per_s=0.0, max_stream_count=0), clock_s=lambda: 0.0)
+    quotas = UserQuotas(
+        QuotaSettings(calls_per_s=0.0, bytes_per_s=0.0, max_stream_count=0, answer_bytes_per_s=0.0), clock_s=lambda: 0.0
+    )
     alice = Principal(name="alice")
     for _ in range(5000):
         quotas.take_call(alice)
         quotas.take_bytes(alice, 1 << 30)
+        quotas.charge_answer(alice, queue_pb2.GetQueueResponse(queue=queue_pb2.Queue(name="red")))
     with quotas.stream(alice), quotas.stream(alice):
         pass

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from google.protobuf.message import Message
 
-from argosy.api.v1 import job_pb2, queue_pb2
+from argosy.api.v1 import access_pb2, cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_runtime.validation import check_request, violations_of
+from buf.validate import validate_pb2
 
 SUBMIT = job_pb2.SubmitJobsRequest
 
@@ -39,3 +40,45 @@ def test_violations_name_every_field_that_breaks_its_rule(message: Message, path
 def test_check_request_passes_what_keeps_the_rules() -> None:
     """A good message raises nothing."""
     check_request(queue_pb2.GetQueueRequest(name="red"))
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (job_pb2.BatchGetJobsRequest(ids=[""] * 1001), "ids"),
+        (job_pb2.BatchGetJobsRequest(ids=[""] * 200_000), "ids"),
+        (job_pb2.CancelJobsRequest(jobs=job_pb2.JobIds(ids=[""] * 200_000)), "jobs.ids"),
+        (
+            SUBMIT(
+                specs=[job_pb2.JobSpec(manifests=["{}"])],
+                items=[job_pb2.JobItem(queue="red", job_set="a", labels={str(n): "" for n in range(100_000)})],
+            ),
+            "items[0].labels",
+        ),
+    ],
+)
+def test_list_that_is_too_long_is_told_and_not_looked_into(message: Message, field: str) -> None:
+    """Megabytes of wrong elements, of which each would be a violation, are one: their list."""
+    (violation,) = violations_of(message)
+    assert violation.field == field
+
+
+def test_of_a_large_message_the_first_violation_is_told() -> None:
+    """A request within all bounds may still have a hundred thousand faults, which nobody reads."""
+    items = [job_pb2.JobItem(queue="red", job_set="a" * 30, spec=-1) for _ in range(1000)]
+    spec = job_pb2.JobSpec(manifests=["{}"])
+    (violation,) = violations_of(SUBMIT(specs=[spec], items=items))
+    assert violation.description.endswith("further faults of so large a request are not looked for")
+    assert len(violations_of(SUBMIT(specs=[spec], items=items[:200]))) == 200
+
+
+def test_every_list_of_a_request_has_a_bound() -> None:
+    """A list without one would be looked through to its end, however long it is."""
+    unbounded = []
+    for module in (access_pb2, cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2):
+        for message in module.DESCRIPTOR.message_types_by_name.values():
+            for field in message.fields if message.name.endswith("Request") else ():
+                rules = field.GetOptions().Extensions[validate_pb2.field]
+                if field.is_repeated and not (rules.repeated.max_items or rules.map.max_pairs):
+                    unbounded.append(f"{message.name}.{field.name}")
+    assert unbounded == []

@@ -25,7 +25,7 @@ from argosy_testkit.fake_streams import read_until_ended, serving
 from argosy_testkit.in_process_cluster import InProcessCluster
 
 INCARNATION = 3  # what the leader calls the process
-TIMEOUT_S = 15.0
+TIMEOUT_S = 50.0
 ONE_CORE = SchedulingClass(requests=(("cpu", 1000), ("memory", 1 << 30)))
 HUGE = SchedulingClass(requests=(("cpu", 64_000),))
 CLASSES = {1: ONE_CORE, 2: HUGE}
@@ -111,12 +111,12 @@ class Session:
         """Return the index of a node."""
         return next(index for index, view in self.nodes.items() if view.name == name)
 
-    async def sample(self, classes: list[int], *, epoch: int = 1, **fields: Any) -> sampler_pb2.SampleResponse:
+    async def sample(self, classes: list[int], /, *, epoch: int = 1, **fields: Any) -> sampler_pb2.SampleResponse:
         """Ask for candidates of some classes."""
         values = {
             "round": 7,
             "epoch": epoch,
-            "classes": definitions(*classes),
+            "classes": [] if "classes" in fields else definitions(*classes),
             "class_column": int32(classes),
             "wanted_column": int32([1] * len(classes)),
             "complete_column": bytes(len(classes)),
@@ -249,6 +249,7 @@ async def running_sampler(
     capacity_interval_ms: float = 5.0,
     node_interval_ms: float = 5.0,
     plugins: Mapping[str, Mapping[str, str]] | None = None,
+    commit_plugins: Mapping[str, Mapping[str, str]] | None = None,
 ) -> AsyncGenerator[None, None]:
     """Run a sampler of the cluster that dials some servers."""
     config = SamplerConfig(
@@ -259,6 +260,10 @@ async def running_sampler(
         scores=scores,
         plugins=tuple(plugins or ()),
         plugin_settings={f"{name}.{key}": value for name, own in (plugins or {}).items() for key, value in own.items()},
+        commit_plugins=tuple(commit_plugins or ()),
+        commit_plugin_settings={
+            f"{name}.{key}": value for name, own in (commit_plugins or {}).items() for key, value in own.items()
+        },
         capacity_interval_ms=capacity_interval_ms,
         node_interval_ms=node_interval_ms,
         retry_most_s=0.05,

@@ -61,7 +61,9 @@ async def test_permits_are_told_as_what_members_hold(leader: FakeLeader) -> None
             session = await leader.ready_session({(7, 1): "n"})
         await session.next_answer("held_amounts")
         weight = np.array([3.0, 1.0]).tobytes()
-        rules = sampler_pb2.PermitRules(unit="cpu=2,memory=5", node_units={"n": "cpu=500m,memory=1"})
+        rules = sampler_pb2.PermitRules(
+            unit="cpu=2,memory=5", node_units={"n": "cpu=500m,memory=1"}, lease_s=2.0, margin_s=9.0, rises_per_s=1.0
+        )
         said = sampler_pb2.QueueWeights(queues=["", "other"], weight_column=weight, rules=rules)
         await session.send(queue_weights=said)
         sizes = await session.next_answer("pod_sizes")
@@ -75,4 +77,5 @@ async def test_permits_are_told_as_what_members_hold(leader: FakeLeader) -> None
         assert ledger.permits.weights == {0: 3.0, 1: 1.0}
         settings = ledger.permits.settings
         assert (settings.unit, dict(settings.node_units)) == ((2000, 5), {"n": (500, 1)})
+        assert (settings.lease_s, settings.margin_s, settings.rises_per_s) == (2.0, 9.0, 1.0)
         running.cancel()

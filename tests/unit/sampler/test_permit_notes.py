@@ -60,7 +60,10 @@ class Sampler:
         informer = Informer(
             self.cluster, self.ledger, framework=framework, backoff=backoff, log=get_logger(), see_pods=self.writer.see
         )
-        follow = [asyncio.ensure_future(one) for one in (informer.follow_nodes(), informer.follow_pods())]
+        follow = [
+            asyncio.ensure_future(one)
+            for one in (informer.follow_nodes(), informer.follow_pods(), informer.follow_runtime_classes())
+        ]
         await informer.wait_listed()
         for task in follow:
             task.cancel()

@@ -61,14 +61,14 @@ class Agent:
 
     async def hear(self) -> permit_pb2.SessionResponse:
         """Return what comes next."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             heard = await self.stream.read()
         assert isinstance(heard, permit_pb2.SessionResponse), await self.stream.code()
         return heard
 
     async def code(self) -> tuple[grpc.StatusCode, str]:
         """Return how the stream ended, once it has."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
                 while isinstance(await self.stream.read(), permit_pb2.SessionResponse):
                     pass

@@ -21,7 +21,7 @@ from argosy_testkit.in_process_cluster import InProcessCluster
 from argosy_testkit.plugins import install_plugins, install_project
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "plugins"
-PLACED, REFUSED = int(CommitOutcome.PLACED), int(CommitOutcome.REFUSED)
+PLACED, CONFLICT, REFUSED = (int(one) for one in (CommitOutcome.PLACED, CommitOutcome.CONFLICT, CommitOutcome.REFUSED))
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +106,18 @@ async def test_example_of_the_commit_lets_one_run_a_rack_start_at_once(host: Clu
         assert await session.commit([(3, 1)], [[b]]) == ([b], [PLACED])
 
 
+async def test_example_of_the_commit_profile_keeps_part_of_a_node_free(host: ClusterHost, leader: FakeLeader) -> None:
+    """A run that would take it goes on to its next candidate, and has met a conflict without one."""
+    for name in ("node-a", "node-b"):
+        put(host, name)
+    settings = {"ratio": "0.6", "nodes": "node-a node-x"}
+    async with running_sampler(host, leader.address, commit_plugins={"keep-free": settings}):
+        session = await leader.ready_session()
+        a, b = session.index("node-a"), session.index("node-b")
+        assert await session.commit([(1, 1)], [[a]]) == ([a], [PLACED])
+        assert await session.commit([(2, 1), (3, 1)], [[a, b], [a]]) == ([b, -1], [PLACED, CONFLICT])
+
+
 async def test_error_of_a_filter_ends_with_its_cause_and_is_counted(host: ClusterHost, leader: FakeLeader) -> None:
     """Nothing is offered meanwhile, the class is not called one that fits nowhere, and the session lives."""
     counter = METRICS.plugin_faults.labels("lab", "filter", "broken")
@@ -130,7 +142,7 @@ async def test_class_is_told_to_the_leader_again_when_the_plugin_that_turned_it_
         assert await candidates(session) == []
         Broken.is_away = False
         put(host, "node-d")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             while session.capacity is None or not session.capacity.fitting_class_column:
                 session.news.clear()
                 await session.news.wait()
@@ -150,6 +162,6 @@ def test_plugin_that_is_not_installed_is_refused_before_anything_starts() -> Non
 def test_examples_are_short() -> None:
     """An example that is longer explains less."""
     modules = [path for path in EXAMPLES.rglob("*.py") if path.name != "__init__.py"]
-    assert len(modules) == 6
+    assert len(modules) == 7
     assert [path.name for path in modules if len(path.read_text().splitlines()) >= 40] == ["attach_disk.py"]
     assert all(len(path.read_text().splitlines()) < 50 for path in modules)

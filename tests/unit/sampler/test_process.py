@@ -11,9 +11,14 @@ from pathlib import Path
 import pytest
 from tests.unit.sampler.conftest import TIMEOUT_S, FakeLeader
 
+from argosy_kube.simulated.faults import Fault
 from argosy_kube.simulated.host import ClusterHost
 from argosy_kube.simulated.server import serve_cluster
+from argosy_runtime.lifecycle import Lifecycle
 from argosy_sampler.__main__ import main
+from argosy_sampler.app import start
+from argosy_sampler.config import SamplerConfig
+from argosy_testkit.in_process_cluster import InProcessCluster
 
 
 @pytest.mark.parametrize(
@@ -58,3 +63,21 @@ async def test_process_serves_the_leader_and_stops_on_sigterm(address: str, lead
         if process.returncode is None:
             process.kill()
             await process.communicate()
+
+
+async def test_health_follows_the_cluster_and_no_leader(host: ClusterHost) -> None:
+    """A sampler whose cluster does not answer for long is not ready until it does; it permits whoever leads."""
+    told: asyncio.Queue[bool] = asyncio.Queue()
+    nobody = {"server_addresses": ("127.0.0.1:1",), "cluster_address": "unix:/unused"}
+    config = SamplerConfig(cluster="lab", not_ready_after_s=0.1, retry_most_s=0.05, **nobody)
+    life = Lifecycle("sampler", drain_s=1.0)
+    async with asyncio.timeout(50), asyncio.TaskGroup() as group:
+        group.create_task(
+            life.run(lambda life: start(life, config, cluster=InProcessCluster(host, "one"), set_serving=told.put))
+        )
+        assert await told.get()
+        host.inject(Fault(kind="unavailable", count=1 << 30))
+        assert not await told.get()
+        host.engine.faults.take("unavailable", 1 << 30)
+        assert await told.get()
+        life.request_stop()

@@ -433,3 +433,31 @@ async def test_a_rise_is_told_at_once_while_a_class_waits_for_it(host: ClusterHo
         assert np.frombuffer(session.capacity.fitting_class_column, dtype="<i4").tolist() == [1]
         assert (np.frombuffer(session.capacity.fitting_room_column, dtype="<i4") > 0).all()
         assert np.frombuffer(session.capacity.total_free_column, dtype="<i8")[0] == 12_000
+
+
+async def test_classes_that_the_leader_has_dropped_are_known_no_more(host: ClusterHost, leader: FakeLeader) -> None:
+    """Told once more with the message that drops it, a class is known."""
+    many = range(10_000, 13_000)
+    definition = b'{"requests":{"cpu":1000}}'
+    told = [sampler_pb2.ClassDefinition(class_id=class_id, definition=definition) for class_id in many]
+    async with running_sampler(host, leader.address):
+        session = await leader.ready_session()
+        asked = [many[0], many[-1]]
+        answer = await session.sample(asked, classes=told)
+        assert np.diff(np.frombuffer(answer.offset_column, dtype="<i4")).all()
+        answer = await session.sample(asked, classes=told[-1:], dropped_class_column=int32([*many]))
+        assert np.diff(np.frombuffer(answer.offset_column, dtype="<i4")).astype(bool).tolist() == [False, True]
+
+
+async def test_releases_that_come_with_a_request_count_before_it(host: ClusterHost, leader: FakeLeader) -> None:
+    """What ended is free for those who ask in the same message."""
+    async with running_sampler(host, leader.address):
+        session = await leader.ready_session()
+        assert session.hello.joins_releases
+        a = session.index("node-a")
+        await session.commit([(1, 1)], [[a]])
+        answer = await session.sample([1])
+        assert np.frombuffer(answer.total_free_column, dtype="<i8")[0] == 11_000
+        release = sampler_pb2.Release(epoch=1, handle_column=int64([1]), attempt_column=int32([1]))
+        answer = await session.sample([1], release=release)
+        assert np.frombuffer(answer.total_free_column, dtype="<i8")[0] == 12_000

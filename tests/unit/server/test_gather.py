@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable, InvalidRequest, QuotaExceeded
 from argosy_core.job.identity import DAY_SHIFT, compose_id, parse_id
+from argosy_runtime.access.quotas import QuotaSettings
 from argosy_runtime.config import load_config
 from argosy_server.__main__ import main
 from argosy_server.api.queue_cache import QueueCache
@@ -21,6 +23,7 @@ from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submits.admission import AdmittedJobs
 from argosy_server.api.submits.specs import ReadSpec
 from argosy_server.api.submits.submit_gather import SubmitGather, build_requests
+from argosy_server.api.submits.submit_quotas import SubmitQuotas
 from argosy_server.config import ServerConfig
 from argosy_store.replicas.queue_limits import QueueLimit
 from argosy_store.replicas.submits import SpecRow, SubmitRequest, SubmitResult
@@ -87,7 +90,8 @@ async def gathering(store: MemoryStore, workers: int = 1, **options: Any) -> Asy
     """Run a gather with its workers."""
     defaults: dict[str, Any] = {"gather_s": 0.0, "max_waiting_jobs": 100, "max_batch_jobs": 50}
     with ThreadPoolExecutor(workers) as threads:
-        gather = SubmitGather(store, threads, **{**defaults, **options})
+        quotas = SubmitQuotas(QuotaSettings(), 0.0)
+        gather = SubmitGather(store, threads, quotas=quotas, **{**defaults, **options})
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(gather.work()) for _ in range(workers)]
             yield gather
@@ -302,3 +306,38 @@ def test_every_setting_of_the_server_is_documented() -> None:
     assert len(flags) > 30
     for place in flags:
         assert len(lines[place + 1].split("(")[0].strip()) > 10, lines[place]
+
+
+def refused_by(quotas: SubmitQuotas, jobs: AdmittedJobs, user: str, *queues: str) -> str:
+    """Submit until it is refused, a hundred times at most; return why, if it is told when to come again."""
+    for _ in range(100):
+        try:
+            quotas.take(replace(jobs, submitter=user), dict(enumerate(queues)))
+        except QuotaExceeded as error:
+            return error.reason if error.retry_delay_s else "never"
+    return ""
+
+
+def test_user_who_floods_is_refused_by_each_quota_and_another_is_not() -> None:
+    """Jobs, bytes of specs of the user, and those of a queue whoever submits; time gives all of it back."""
+    now_s = [0.0]
+    jobs = make_jobs(100)
+    size = len(jobs.specs[0].row.body)
+    many = QuotaSettings(jobs_per_s=100.0, stored_bytes_per_s=0.0)
+    quotas = SubmitQuotas(many, 0.0, clock_s=lambda: now_s[0])
+    assert refused_by(quotas, jobs, "mallory", "red") == "USER_JOB_RATE"
+    quotas.take(replace(jobs, submitter="alice"), {1: "red"})
+    now_s[0] = 1.5
+    quotas.take(replace(jobs, submitter="mallory"), {1: "red"})
+    stored = QuotaSettings(jobs_per_s=0.0, stored_bytes_per_s=size / 3600)
+    quotas = SubmitQuotas(stored, 0.0, clock_s=lambda: now_s[0])
+    assert refused_by(quotas, jobs, "mallory", "red") == "USER_STORED_BYTES"
+    quotas.take(replace(jobs, submitter="alice"), {1: "red"})
+    assert refused_by(quotas, jobs, "", "red") == ""
+    quotas = SubmitQuotas(QuotaSettings(jobs_per_s=0.0, stored_bytes_per_s=0.0), size / 3600, clock_s=lambda: now_s[0])
+    assert refused_by(quotas, jobs, "mallory", "blue", "red") == "QUEUE_STORED_BYTES"
+    with pytest.raises(QuotaExceeded, match="'red'"):
+        quotas.take(replace(jobs, submitter="alice"), {1: "red"})
+    quotas.take(replace(jobs, submitter="alice"), {2: "green"})
+    now_s[0] += 2 * 3600.0
+    quotas.take(replace(jobs, submitter="alice"), {1: "red"})

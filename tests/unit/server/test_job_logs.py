@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from argosy.api.v1 import job_pb2
 from argosy_core.errors import ArgosyError, BackendUnavailable, NotFound
 from argosy_core.job.states import JobState, RunState
+from argosy_core.job.tables.members import ordinal_of
+from argosy_runtime.log_archives.archive import KeptLog, LogArchiveSettings, log_key
+from argosy_runtime.log_archives.opening import open_archive
 from argosy_server.api.job_logs import find_run, pod_position, read_log
+from argosy_server.api.kept_logs import KeptLogs
 from argosy_server.api.leadership.leader_view import LogRequest
 from argosy_server.api.leadership.routing import LeaderRouter
 from argosy_store.rows import JobRecord, RunRecord
@@ -66,9 +71,21 @@ def router(role: Any) -> LeaderRouter:
     return LeaderRouter(None, None, role=role, timeout_s=1.0)  # type: ignore[arg-type] - not asked where this leads
 
 
-async def read(role: Role, record: JobRecord, request: job_pb2.GetJobLogRequest) -> bytes:
+NOWHERE = KeptLogs(LogArchiveSettings())
+
+
+async def read(role: Role, record: JobRecord, request: job_pb2.GetJobLogRequest, kept: KeptLogs = NOWHERE) -> bytes:
     """Return a log."""
-    return b"".join([part.data async for part in read_log(router(role), "p", record, request, context=None)])  # type: ignore[arg-type]
+    parts = read_log(router(role), "p", record, request, context=None, kept=kept)  # type: ignore[arg-type] - leads
+    return b"".join([part.data async for part in parts])
+
+
+async def keep(folder: Path, *, container: str, data: bytes, key: str) -> KeptLogs:
+    """Keep a log as the executor of cluster c1 does; return what reads it."""
+    archive = open_archive(LogArchiveSettings(target=str(folder / "{cluster}")), cluster="c1")
+    assert archive is not None
+    await archive.put(key, KeptLog(container=container, data=data, is_whole=True).encode())
+    return KeptLogs(LogArchiveSettings(target=str(folder / "{cluster}")))
 
 
 @pytest.mark.parametrize(("attempt", "found"), [(0, 3), (1, 1), (3, 3)])
@@ -130,9 +147,60 @@ async def test_log_that_is_not_there_says_what_to_do(state: RunState, text: str)
 async def test_reader_that_stops_ends_the_reading_below() -> None:
     """Closing here closes what reads the executor's stream; other errors pass as they are."""
     role = Role(b"a", b"b")
-    reading = read_log(router(role), "p", make_record(make_run(1)), job_pb2.GetJobLogRequest(), context=None)  # type: ignore[arg-type]
+    record, request = make_record(make_run(1)), job_pb2.GetJobLogRequest()
+    reading = read_log(router(role), "p", record, request, context=None, kept=NOWHERE)  # type: ignore[arg-type]
     await anext(reading)
     await reading.aclose()
     assert role.is_closed
     with pytest.raises(BackendUnavailable, match="away"):
         await read(Role(error=BackendUnavailable("away")), make_record(make_run(1)), job_pb2.GetJobLogRequest())
+
+
+AWAY = BackendUnavailable("the executor is not connected")
+LINES = b"2026-11-23T05:00:00.1Z one\n2026-11-23T05:00:02Z two\n"
+
+
+@pytest.mark.parametrize("error", [AWAY, NotFound("no such pod")])
+async def test_kept_log_of_an_ended_run_is_read_while_its_executor_is_away(tmp_path: Path, error: ArgosyError) -> None:
+    """So is that of a pod that is gone, where the executor itself keeps none; options mean what they mean there."""
+    record = make_record(make_run(1, RunState.FAILED, member=2))
+    kept = await keep(tmp_path, container="main", data=LINES, key=log_key(77, ordinal_of(1, 2), 1))
+    for request, found in (
+        (job_pb2.GetJobLogRequest(member=2), b"one\ntwo\n"),
+        (job_pb2.GetJobLogRequest(member=2, tail_line_count=1, timestamps=True), b"2026-11-23T05:00:02Z two\n"),
+        (job_pb2.GetJobLogRequest(member=2, container="main"), b"one\ntwo\n"),
+        (job_pb2.GetJobLogRequest(member=2, since_time=Timestamp(seconds=1_795_410_001)), b"two\n"),
+    ):
+        assert await read(Role(error=error), record, request, kept) == found
+    with pytest.raises(type(error), match=error.message):
+        await read(Role(error=error), record, job_pb2.GetJobLogRequest(member=2, container="side"), kept)
+
+
+async def test_large_kept_log_comes_in_pieces(tmp_path: Path) -> None:
+    """As a live one does, so that no message outgrows the bounds of the wire."""
+    data = b"t " + b"x" * 100_000 + b"\n"
+    kept = await keep(tmp_path, container="main", data=data, key=log_key(77, ordinal_of(1, 0), 1))
+    record, request = make_record(make_run(1, RunState.FAILED)), job_pb2.GetJobLogRequest()
+    parts = read_log(router(Role(error=AWAY)), "p", record, request, context=None, kept=kept)  # type: ignore[arg-type]
+    sizes = [len(part.data) async for part in parts]
+    assert (sum(sizes), max(sizes)) == (100_001, 32 << 10)
+
+
+async def test_log_of_a_run_that_goes_on_is_never_taken_from_what_was_kept(tmp_path: Path) -> None:
+    """What may be there is not its end; and what was begun is not begun again."""
+    kept = await keep(tmp_path, container="main", data=LINES, key=log_key(77, ordinal_of(1, 0), 1))
+    with pytest.raises(BackendUnavailable, match=r"not connected$"):
+        await read(Role(error=AWAY), make_record(make_run(1)), job_pb2.GetJobLogRequest(), kept)
+    ended = make_record(make_run(1, RunState.FAILED))
+    with pytest.raises(BackendUnavailable, match=r"not connected$"):
+        await read(Role(b"one\n", error=AWAY), ended, job_pb2.GetJobLogRequest(), kept)
+
+
+async def test_log_that_nobody_kept_says_where_servers_look(tmp_path: Path) -> None:
+    """Whoever runs the servers may not know that they can look anywhere."""
+    record = make_record(make_run(1, RunState.FAILED))
+    with pytest.raises(BackendUnavailable, match=r"not connected; log_archive\.target of the servers says where"):
+        await read(Role(error=AWAY), record, job_pb2.GetJobLogRequest())
+    kept = KeptLogs(LogArchiveSettings(target=str(tmp_path)))
+    with pytest.raises(BackendUnavailable, match="not connected; nothing was kept of this log"):
+        await read(Role(error=AWAY), record, job_pb2.GetJobLogRequest(), kept)

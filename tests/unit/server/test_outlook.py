@@ -10,6 +10,8 @@ import numpy as np
 from argosy_core.errors import BackendUnavailable
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.nodes import NodeColumns, NodeGroup
+from argosy_core.placement import WaitReason
+from argosy_core.scheduler import ClusterStanding
 from argosy_server.api.submits.outlook import ClassOutlook, KnownNodes
 
 _SMALL = SchedulingClass(requests=(("cpu", 1000),)).definition()
@@ -85,6 +87,28 @@ async def test_leader_is_asked_at_most_twice_a_second() -> None:
     assert await outlook.missing("p", [_LARGE]) == {}
     clock.now_s += 0.5
     assert await outlook.missing("p", [_LARGE]) == {_LARGE: (_MISSING,)}
+
+
+async def test_reasons_of_lists_are_found_once_per_look_at_the_nodes_and_for_some_classes_at_a_time() -> None:
+    """A list of many classes is not kept up: the rest of them is told as the leader's memory has it, for now."""
+    leader, clock, told = Leader(), Clock(), []
+    nodes = KnownNodes(clock)
+
+    def standings() -> dict[str, ClusterStanding]:
+        told.append(1)
+        return {"a": ClusterStanding()}
+
+    kinds = [SchedulingClass(requests=(("cpu", 9000 + at),)).definition() for at in range(40)]
+    waits = [(WaitReason.LIMIT, kind, False) for kind in [_SMALL, *kinds]]
+    found = await nodes.find_reasons(leader, waits, standings)  # type: ignore[arg-type]
+    assert (len(found), set(found.values())) == (32, {WaitReason.LIMIT, WaitReason.MISMATCH})
+    assert found[waits[0]] == WaitReason.LIMIT
+    for _ in range(2):
+        whole = await nodes.find_reasons(leader, waits, standings)  # type: ignore[arg-type]
+        assert set(whole) == set(waits)
+    assert (leader.asked, len(told)) == (1, 2)
+    leader.cpu, clock.now_s = 64_000, clock.now_s + 6.0
+    assert (await nodes.find_reasons(leader, waits[-1:], standings)) == {waits[-1]: WaitReason.LIMIT}  # type: ignore[arg-type]
 
 
 async def test_nobody_is_warned_if_no_leader_or_no_node_is_known() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from argosy_core.job.tables.members import Members
 from argosy_core.placement import CommitRequest, Placements, SampleReply, SampleRequest, WaitReason
-from argosy_sampler.codec import read_commit, read_placements, read_sample, sample_response
+from argosy_sampler.codec import read_commit, read_dropped_classes, read_placements, read_sample, sample_response
 from argosy_server.leader.sessions.cluster_codec import commit_request, placement_parts, sample_reply, sample_request
 
 
@@ -25,12 +25,26 @@ def test_sample_request_comes_as_it_went() -> None:
         strategy="round-robin",
         extra_count=9,
         for_promise=np.array([False, True]),
+        node_score="fewest-nodes",
+        kept=np.array([4, 6], np.int32),
+        going=Members.of([7, 7, 9], [2, 2, 1], np.array([0, 1, 0])),
     )
-    came = read_sample(sample_request(went, epoch=1, classes=[]))
-    columns = ("class_ids", "wanted", "complete", "for_promise")
-    fields = ("round_number", "resources", "nodes_to_sample_ratio", "deadline_ms", "strategy", "extra_count")
+    message = sample_request(went, epoch=1, classes=[], dropped=(4, 9))
+    came = read_sample(message)
+    columns = ("class_ids", "wanted", "complete", "for_promise", "kept")
+    alone = (
+        "round_number",
+        "resources",
+        "nodes_to_sample_ratio",
+        "deadline_ms",
+        "strategy",
+        "extra_count",
+        "node_score",
+    )
     assert [getattr(came, name).tolist() for name in columns] == [getattr(went, name).tolist() for name in columns]
-    assert [getattr(came, name) for name in fields] == [getattr(went, name) for name in fields]
+    assert [getattr(came, name) for name in alone] == [getattr(went, name) for name in alone]
+    assert read_dropped_classes(message) == [4, 9]
+    assert came.going.pairs() == went.going.pairs()
 
 
 def test_sample_reply_comes_as_it_went() -> None:

@@ -59,6 +59,31 @@ async def test_those_who_wait_take_turns_by_host_and_by_connection() -> None:
     assert begun == [GREEDY, GREEDY, OTHER, SIBLING, OTHER, GREEDY, SIBLING, GREEDY]
 
 
+async def test_user_holds_half_of_the_turns_from_however_many_hosts() -> None:
+    """The third host of one user waits; another user on one of these hosts begins at once."""
+    turns = Turns(8)
+    hosts = [Peer(f"{host}:1", host) for host in "abc"]
+    for peer in (*hosts[:2], *hosts[:2]):
+        await asyncio.wait_for(turns.take(peer, "mallory"), 5)
+    waiting = asyncio.create_task(turns.take(hosts[2], "mallory"))
+    await settle()
+    assert not waiting.done()
+    await asyncio.wait_for(turns.take(hosts[0], "alice"), 5)
+    turns.end(hosts[1], "mallory")
+    await asyncio.wait_for(waiting, 5)
+
+
+async def test_users_behind_one_connection_take_turns() -> None:
+    """A facade's connection holds a quarter for each user that it acts for, and one who floods delays itself."""
+    turns = Turns(8)
+    flood = [asyncio.create_task(turns.take(GREEDY, "mallory")) for _ in range(30)]
+    await settle()
+    assert sum(task.done() for task in flood) == 2
+    await asyncio.wait_for(turns.take(GREEDY, "alice"), 5)
+    for task in flood:
+        task.cancel()
+
+
 async def test_turn_that_was_given_up_goes_to_the_next() -> None:
     """Neither one that waits nor one that has just begun keeps a turn after its caller went."""
     turns = Turns(1)
@@ -92,4 +117,29 @@ async def test_short_read_passes_long_ones_of_another_caller() -> None:
     release.set()
     PEER.set(GREEDY)
     assert await asyncio.wait_for(threads.run(str, 8), 5) == "8"
+    threads.close()
+
+
+async def test_one_host_keeps_the_interpreter_busy_in_one_thread_at_most() -> None:
+    """However much one host has computed, one call of it goes on at a time, and another host's begins beside it."""
+    threads = StoreThreads(reader_count=1, submit_count=1)
+    release, begun = threading.Event(), threading.Semaphore(0)
+
+    def compute_long() -> None:
+        begun.release()
+        release.wait(50)
+
+    async def ask(peer: Peer) -> None:
+        PEER.set(peer)
+        await threads.compute(compute_long)
+
+    asked = [asyncio.create_task(ask(peer)) for peer in (GREEDY, SIBLING) * 10]
+    try:
+        assert await asyncio.to_thread(begun.acquire, timeout=50)
+        PEER.set(OTHER)
+        assert await asyncio.wait_for(threads.compute(str, 7), 50) == "7"
+        assert not begun.acquire(blocking=False)
+    finally:
+        release.set()
+    await asyncio.wait_for(asyncio.gather(*asked), 50)
     threads.close()

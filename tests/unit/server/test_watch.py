@@ -14,10 +14,11 @@ class Events:
     def __init__(self) -> None:
         """Start with nothing asked."""
         self.read: list[tuple[int, int]] = []
+        self.last_number = 9
 
     def last_event_numbers(self, job_set_ids: Collection[int]) -> dict[int, int]:
-        """Return 9 for each."""
-        return dict.fromkeys(job_set_ids, 9)
+        """Return the same for each."""
+        return dict.fromkeys(job_set_ids, self.last_number)
 
     def read_events(self, job_set_id: int, after_number: int, limit_rows: int) -> EventRows:
         """Return the row, or raise."""
@@ -67,5 +68,20 @@ async def test_made_up_positions_cost_a_poll_nothing() -> None:
     assert [len(rows) for rows in answers] == [1, 1, 1, 0, 0, 0]
     assert events.read[0] == (1, 4)
     assert sorted(events.read) == [(1, 1), (1, 2), (1, 4)]
+    polling.cancel()
+    threads.close()
+
+
+async def test_watcher_without_news_is_not_woken() -> None:
+    """One that waits for ever is answered by its first news, whoever else is answered at each poll before."""
+    events, threads = Events(), StoreThreads(reader_count=1, submit_count=1)
+    hub = WatchHub(events, threads, poll_s=0.001)
+    polling = asyncio.create_task(hub.poll())
+    waiting = asyncio.create_task(hub.read_next(1, 9, quiet_polls=0))
+    assert await hub.read_next(1, 9, quiet_polls=3) == []
+    assert hub.poll_count == 3
+    assert not waiting.done()
+    events.last_number = 10
+    assert len(await asyncio.wait_for(waiting, 60)) == 1
     polling.cancel()
     threads.close()

@@ -24,6 +24,7 @@ from argosy_core.leader.events import (
     Loaded,
     MarkerPublished,
     MovesNamed,
+    NodesChosen,
     PluginAnswered,
     Published,
     RecordsRead,
@@ -54,7 +55,7 @@ class Poison(Exception):
     """Raised wherever the poison is met."""
 
 
-def plan() -> WorldPlan:
+def plan(*, delegated: frozenset[str] = frozenset()) -> WorldPlan:
     """Return two clusters that hold everything, a job a second, and a crash's worth of time."""
     zeros = np.zeros(JOBS, dtype=np.int32)
     classes = zeros.copy()
@@ -73,6 +74,7 @@ def plan() -> WorldPlan:
         exit_code=zeros,
         layout=zeros,
         change_requests=(ChangeRequestPlan(at_s=4.5, jobs=(4,), priority=7),),
+        delegated=delegated,
     )
 
 
@@ -81,13 +83,14 @@ class Poisoned:
 
     Args:
         monkeypatch: Puts it there.
+        delegated: Clusters that choose nodes by themselves.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, delegated: frozenset[str] = frozenset()) -> None:
         self._patch = monkeypatch
         self.met = 0
         monkeypatch.setattr(LeaderActor, "FORESEEN", (Poison,))
-        self.world = World(plan(), seed=3, settings=WorldSettings())
+        self.world = World(plan(delegated=delegated), seed=3, settings=WorldSettings())
         self.book = self.world.context.book
         self.bad_handle = int(self.book.handles(np.array([BAD_JOB]))[0])
 
@@ -153,7 +156,16 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> Poisoned:
     return Poisoned(monkeypatch)
 
 
-SESSION_EVENTS = {Bound, CapacityTold, SampleAnswered, CommitAnswered, SamplerReady, SessionLost, StatesReported}
+SESSION_EVENTS = {
+    Bound,
+    CapacityTold,
+    SampleAnswered,
+    CommitAnswered,
+    NodesChosen,
+    SamplerReady,
+    SessionLost,
+    StatesReported,
+}
 ANSWERS = {MarkerPublished, Stored, RecordsRead, Published, Loaded, ChangesRead, Tick}
 NOT_IN_THIS_WORLD = {AmountsHeld, EndsRead, Heard, Explained, MovesNamed, RowsLost, PluginAnswered, RunsSeen}
 
@@ -165,8 +177,11 @@ def test_every_kind_of_event_is_poisoned_here() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(SESSION_EVENTS, key=lambda kind: kind.__name__))
-def test_a_peer_whose_words_raise_is_refused_and_the_other_cluster_goes_on(poisoned: Poisoned, kind: type) -> None:
+def test_a_peer_whose_words_raise_is_refused_and_the_other_cluster_goes_on(
+    monkeypatch: pytest.MonkeyPatch, kind: type
+) -> None:
     """Its next session is refused until an operator lets it in; only what runs there waits for that."""
+    poisoned = Poisoned(monkeypatch, frozenset({BAD_CLUSTER}) if kind is NodesChosen else frozenset())
     role = Role.EXECUTOR if kind is StatesReported else Role.SAMPLER
     poisoned.poison_event(kind, lambda event: event.session[:2] == (BAD_CLUSTER, role))
     world = poisoned.world

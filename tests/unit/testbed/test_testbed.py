@@ -275,7 +275,7 @@ def test_status_names_parts_that_were_not_started(capsys: pytest.CaptureFixture[
     [
         ("up", "kafka", "kubernetes, pulsar, postgres\n"),
         ("up", "collector", "kubernetes, pulsar, postgres\n"),
-        ("build", "kafka", "kubernetes, pulsar, postgres, collector\n"),
+        ("build", "kafka", "kubernetes, pulsar, postgres, collector, minio, loki\n"),
     ],
 )
 def test_unknown_part_is_refused(capsys: pytest.CaptureFixture[str], action: str, part: str, there: str) -> None:

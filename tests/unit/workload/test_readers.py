@@ -145,6 +145,17 @@ def test_native_keeps_everything_a_person_wrote(samples: type[Any], tmp_path: Pa
     assert (len(nodes), nodes.clusters, nodes.capacity()[MEMORY]) == (2, ("west",), 64 * GIB)
 
 
+def test_native_keeps_members_and_lifetimes(samples: type[Any], tmp_path: Path) -> None:
+    """A shape of several members is a gang's, its requests those of each; a job without a lifetime has none."""
+    text = samples.native.replace("    platform: linux/amd64", "    platform: linux/amd64\n    member_count: 8")
+    workload = read_native(samples.write(tmp_path, text.replace("    estimate: 1m", "    lifetime: 0s")))
+    np.testing.assert_array_equal(workload.lifetime_s, [np.nan, 0, 0, 0])
+    (shape,) = workload.shapes
+    assert shape.member_count == 8
+    (group,) = shape.scheduling_class().gang
+    assert (group.minimum, group.maximum, dict(group.pod.requests)[CPU]) == (8, 8, 4000)
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("90", 90), ("1h30m", 5400), ("37.5s", 37.5), ("500ms", 0.5), ("1d", 86400), ("2m0.5s", 120.5)],
@@ -233,6 +244,8 @@ BAD = [
     ("native", ", run: 10m", "", r"line 13, column 5: a job lacks run"),
     ("native", "16Gi", "16Go", r"line 9, column 34: '16Go' is not a quantity"),
     ("native", "count: 3", "count: 2.5", r"line 18, column 12: 2.5 is not a whole number"),
+    ("native", "    platform: linux", "    member_count: 1001\n    platform: linux", r"line 11, column 19"),
+    ("native", "estimate: 1m", "lifetime: ever", r"line 21, column 15: 'ever' is not a duration"),
     ("native", "count: 3", "count: 99999999", r"line 18, column 12"),
     ("native", "queue: prod", "queue: Prod", r"line 15, column 12: 'Prod' is no legal name"),
     ("native", "weight: 2", "weight: 0", r"line 4, column 30: '0' is not a number"),

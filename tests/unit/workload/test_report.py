@@ -1,8 +1,10 @@
 """Reports: figures worked out by hand, fairness, and the forms a report takes."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,13 @@ from hypothesis import strategies as st
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.queueing.water_filling import fill_water
+from argosy_workload import pictures, rendering
 from argosy_workload.fairness import fill_weighted, integrate_steps, jain_index, measure_fairness
 from argosy_workload.fcfs import simulate_fcfs
 from argosy_workload.pictures import report_to_png
 from argosy_workload.records import RunRecords, RunState
 from argosy_workload.rendering import report_to_html, report_to_json, report_to_text
-from argosy_workload.report import Percentiles, add_first_come, build_report
+from argosy_workload.report import Percentiles, ScalingSeries, add_first_come, build_report
 from argosy_workload.verdict import describe_verdict
 
 
@@ -210,6 +213,27 @@ def test_report_png_is_a_picture(samples: type[Any]) -> None:
     assert report_to_png(report).startswith(b"\x89PNG")
 
 
+def test_report_tells_of_pods_that_were_resized_in_text_too(samples: type[Any]) -> None:
+    """Whoever does not see the plot reads the same; without resized pods nothing of it is there."""
+    pod = ScalingSeries(at_s=(0.0, 5.0), requested=(2.0, 1.0), approved=(2.0, 1.0), used=(0.5, 0.5), resize_count=1)
+    scaling = replace(
+        pod, requested=(8.0, 6.0), approved=(8.0, 4.0), used=(2.0, 3.0), pod_count=(4, 4), short_ratio=0.125,
+        resize_count=3, pods={"of job 7": pod},
+    )  # fmt: skip
+    plain = build_report(make_replay(samples), samples.make_nodes(), title="t")
+    report = replace(plain, scaling=scaling)
+    for text in ("mean 7 cores, most 8", "mean 6 cores, most 8", "mean 2.5 cores, most 3", "12.50% of their time"):
+        assert text in report_to_text(report)
+        assert text not in report_to_text(plain)
+    page = report_to_html(report)
+    label = page[page.index("aria-label=") : page.index("<svg")]
+    assert "approved: mean 6 cores" in label
+    assert "pod of job 7: approved 1 to 2 cores, used 0.5 in the mean" in label
+    assert "pods that are resized, all" in page
+    assert "pods that are resized, all" not in report_to_html(plain)
+    assert json.loads(report_to_json(report))["scaling"]["pods"]["of job 7"]["approved"] == [2, 1]
+
+
 def test_verdict_says_what_happened_and_who_was_kept_waiting(samples: type[Any]) -> None:
     """Two queues of weights 1 and 1 on four cores: b's second job waits for all of a's, served as they come."""
     workload = samples.make_workload(*[(0, 10, 4, "a")] * 9, (0, 10, 4, "b"))
@@ -232,6 +256,9 @@ def test_verdict_says_what_happened_and_who_was_kept_waiting(samples: type[Any])
     assert describe_verdict(report)[0] in report_to_text(report)
     assert "first come: wait" in report_to_text(report)
     assert "prefers-color-scheme:dark" in report_to_html(report)
+    # On a narrow screen the picture keeps a width at which it can be read, and is pushed aside in its own frame.
+    assert "@media(max-width:40rem){svg{max-width:none;width:48rem}}" in report_to_html(report)
+    assert "figure{margin:1rem 0;overflow-x:auto}" in report_to_html(report)
     assert json.loads(report_to_json(report))["first_come"]["makespan_s"] == 100
 
 
@@ -247,3 +274,42 @@ def test_distribution_of_waits_moves_no_value(samples: type[Any]) -> None:
     report = build_report(simulate_fcfs(samples.make_workload((0, 5, 4), (0, 5, 4)), nodes), nodes, title="t")
     (queue,) = report.queues
     assert (queue.wait_s.curve[0], queue.wait_s.curve[-1]) == (0, 5)
+
+
+def _linear(colour: np.ndarray) -> np.ndarray:
+    return np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
+
+
+def _contrast(one: np.ndarray, other: np.ndarray) -> float:
+    """Return the ratio that WCAG 2 defines."""
+    low, high = sorted(float(_linear(colour) @ [0.2126, 0.7152, 0.0722]) for colour in (one, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _lab(colour: np.ndarray) -> np.ndarray:
+    """Return a colour of sRGB in CIELAB."""
+    to_xyz = [[0.4124, 0.2126, 0.0193], [0.3576, 0.7152, 0.1192], [0.1805, 0.0722, 0.9505]]
+    x, y, z = np.cbrt(_linear(colour) @ to_xyz / [0.9505, 1.0, 1.089])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_of_queues_stand_out_from_the_page_and_from_each_other(scheme: str) -> None:
+    """At least 3 to 1 against the background, as WCAG 2 wants of graphics, also as a dark page turns them round."""
+
+    def colour(text: str) -> np.ndarray:
+        digits = text if len(text) == 6 else "".join(2 * digit for digit in text)
+        return np.array([int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)])
+
+    light, _, dark = rendering._STYLE.partition("prefers-color-scheme:dark")
+    shown = [colour(text[1:]) for text in pictures._COLOURS]
+    if scheme == "dark":
+        inverted = re.search(r"svg{filter:invert\((\.\d+)\) hue-rotate\(180deg\)}", dark)
+        assert inverted is not None
+        ratio, weights = float(inverted[1]), np.array([0.213, 0.715, 0.072])
+        turned = 2 * np.tile(weights, (3, 1)) - np.eye(3)  # hue-rotate by half a turn, as the filter effects define it
+        shown = [np.clip(turned @ (one * (1 - 2 * ratio) + ratio), 0, 1) for one in shown]
+    background = re.search(r"background:#(\w+)", dark if scheme == "dark" else light)
+    assert background is not None
+    assert min(_contrast(one, colour(background[1])) for one in shown) >= 3
+    assert min(np.linalg.norm(_lab(one) - _lab(other)) for one, other in combinations(shown, 2)) >= 30

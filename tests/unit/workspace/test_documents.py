@@ -92,3 +92,12 @@ def test_glossary_has_each_word_once_and_in_order() -> None:
     words = [re.sub(r"\*", "", row[0]).lower() for row in rows]
     assert words == sorted(set(words))
     assert [row[0] for row in rows if len(row) != 4 or not row[1]] == []
+
+
+def test_each_decision_has_a_number_of_its_own_and_says_it() -> None:
+    """The code names decisions by number alone."""
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    numbers = [page.name[:4] for page in pages]
+    assert numbers == [f"{number:04}" for number in range(1, len(pages) + 1)]
+    for page, number in zip(pages, numbers, strict=True):
+        assert page.read_text(encoding="utf-8").startswith(f"# {number} ")

@@ -31,7 +31,7 @@ class Break:
 BREAKS = (
     Break(contract="layers", module="argosy_core.job", imports="argosy_store"),
     Break(contract="layers", module="argosy_store.schema.tables", imports="argosy_runtime"),
-    Break(contract="layers", module="argosy_eventlog.memory", imports="argosy_kube"),
+    Break(contract="layers", module="argosy_eventlog.port", imports="argosy_kube"),
     Break(contract="layers", module="argosy_runtime.health", imports="argosy_server"),
     Break(contract="layers", module="argosy_server.app", imports="argosy_cli"),
     Break(contract="layers", module="argosy_client.jobs", imports="argosy_testkit"),

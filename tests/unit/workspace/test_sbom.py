@@ -1,7 +1,9 @@
 """The bill of materials names everything that is pinned, and everything that is asked for."""
 
+import importlib.metadata
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,3 +50,62 @@ def test_unknown_distribution_is_refused_by_name() -> None:
     """A misspelt name gives no empty bill."""
     with pytest.raises(KeyError, match="argosy-samplr"):
         sbom.make_bill("argosy-samplr")
+
+
+ALLOWED = {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MIT-0", "PSF-2.0", "Zlib"}
+"""Licences under which anybody may pass images on with a copy of the text."""
+WITH_SOURCE = {"certifi": "MPL-2.0", "psycopg": "LGPL-3.0-only", "psycopg-binary": "LGPL-3.0-only",
+               "psycopg-pool": "LGPL-3.0-only"}  # fmt: skip
+"""Those that ask for more: who changes these packages passes their source on; they are used unchanged."""
+
+
+def test_licence_of_everything_that_images_carry_is_known_and_lets_them_be_passed_on() -> None:
+    """A package that is new, or changed its licence, is looked at by somebody before it is in an image."""
+    told = {one["name"]: one["licenses"][0]["expression"] for one in sbom.make_bill()["components"] if "purl" in one}
+    others = {name: text for name, text in told.items() if set(re.split(" AND | OR ", text)) - ALLOWED}
+    assert others == WITH_SOURCE
+
+
+def test_licences_are_what_the_packages_say() -> None:
+    """The list goes by the metadata of the very versions that are pinned, as far as they say it in one word."""
+    wrong, checked = [], 0
+    for name, text in json.loads((ROOT / "tools" / "licences.json").read_text(encoding="utf-8")).items():
+        said = importlib.metadata.metadata(name).get("License-Expression")
+        checked += said is not None
+        wrong += [name] if said not in {None, text} else []
+    assert (wrong, checked > 40) == ([], True)
+
+
+def test_bill_of_an_unpacked_image_has_its_debian_packages_with_the_licences_that_they_name(tmp_path: Path) -> None:
+    """Of every form of their files; what was removed is not in it, and what names no licence is not given one."""
+    status = "".join(
+        f"Package: {name}\nStatus: {state}\nArchitecture: amd64\nVersion: 1.2-3\nDescription: text\n more\n\n"
+        for name, state in (
+            ("libnew", "install ok installed"),
+            ("libold", "install ok installed"),
+            ("libsilent", "install ok installed"),
+            ("gone", "deinstall ok config-files"),
+        )
+    )
+    (tmp_path / "var/lib/dpkg").mkdir(parents=True)
+    (tmp_path / "var/lib/dpkg/status").write_text(status)
+    texts = {
+        "libnew": "Files: *\nLicense: MIT\n words\n\nFiles: x\nLicense: BSD-3-clause\n",
+        "libold": "free text; see `/usr/share/common-licenses/GPL-2'.\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / "usr/share/doc" / name).mkdir(parents=True)
+        (tmp_path / "usr/share/doc" / name / "copyright").write_text(text)
+    program = [sys.executable, str(ROOT / "tools" / "sbom.py"), "--root"]
+    bill = json.loads(subprocess.run([*program, str(tmp_path)], capture_output=True, check=True).stdout)
+    found = {one["name"]: one for one in bill["components"] if one.get("purl", "").startswith("pkg:deb/")}
+    assert {name: [one["license"]["name"] for one in each.get("licenses", ())] for name, each in found.items()} == {
+        "libnew": ["BSD-3-clause", "MIT"],
+        "libold": ["GPL-2"],
+        "libsilent": [],
+    }
+    assert found["libnew"]["purl"] == "pkg:deb/debian/libnew@1.2-3?arch=amd64"
+    assert len(bill["components"]) == len(sbom.make_bill()["components"]) + 3
+    refused = subprocess.run([*program, str(tmp_path / "usr")], capture_output=True, check=False)
+    assert refused.returncode == 1
+    assert b"no list of Debian packages" in refused.stderr

@@ -28,6 +28,7 @@ from argosy_core.autoscale.events import (
     SessionDown,
     SessionUp,
 )
+from argosy_core.autoscale.goals import GoalKeeper
 
 UNIT = Amounts(1000, 1 << 30)
 SETTINGS = AgentSettings(max_units=8)
@@ -207,9 +208,8 @@ def test_an_agent_whose_lease_is_about_to_end_only_shrinks() -> None:
     world.tell(SessionDown())
     world.use(0.5)
     world.resized(units(1))
-    world.use(3.5, after_s=0.0)
-    world.scaling.lease_s = world.now_s + SETTINGS.resize_timeout_s
-    assert not world.use(3.6, after_s=0.0).resizes
+    world.scaling.lease_s = world.now_s + 5.0 + SETTINGS.resize_timeout_s
+    assert not world.use(5.3).resizes
 
 
 def test_a_lease_that_has_run_out_is_not_revived() -> None:
@@ -356,6 +356,26 @@ def test_memory_is_not_shrunk_below_what_is_used() -> None:
     assert sizes in ([Amounts(2000, 3 << 30)], [])
 
 
+def test_a_pod_that_is_larger_than_any_may_be_shrinks_to_the_largest_size() -> None:
+    """As soon as its unit is known, without waiting for metrics; and its story says what it was permitted."""
+    world = World(has_session=False, most=units(20))
+    world.see(desired=units(10), allocated=units(10), actual=units(10))
+    world.tell(SessionUp(1))
+    world.permit(units(10))
+    resized = world.tell(after_s=SETTINGS.hold_s).resizes  # what somebody else resized is left alone for a while
+    assert [one.amounts for one in resized] == [units(SETTINGS.max_units)]
+    assert "; permitted " in world.told()
+
+
+def test_pods_that_came_and_went_leave_room_for_others() -> None:
+    """What is remembered of pods does not grow with all that ever were."""
+    keeper = GoalKeeper(8, 60.0)
+    for number in range(100):
+        keeper.add(f"pod-{number}", 0.0)
+        keeper.remove(f"pod-{number}")
+    assert len(keeper._history) == 16
+
+
 def test_bounds_that_change_bring_a_pod_back_into_them() -> None:
     """Without waiting for metrics."""
     world = World()
@@ -397,6 +417,7 @@ def test_a_refused_request_keeps_the_permit_and_is_tried_again_later() -> None:
     refused = Refused(session=1, uid="pod", sequence=2, reason="asks too often", retry_after_s=7.0)
     assert world.tell(refused).requests == ()
     assert world.scaling.permit == units(2)
+    assert world.told().endswith("was refused: asks too often")
     (again,) = world.tell(after_s=7.0).requests
     assert again.is_first
 
@@ -428,6 +449,21 @@ def test_a_clock_that_goes_back_stands_still() -> None:
     world.agent.take(PodGone("other"), 0.0)
     assert next_actions(world.agent, 0.0).requests == ()
     assert world.tell(after_s=SETTINGS.request_timeout_s).requests
+
+
+def test_a_clock_that_goes_forward_lets_a_pod_shrink_and_not_grow_back_to_its_permit() -> None:
+    """For all that is known the lease has run out, and what the pod does not hold was given to others."""
+    world = World()
+    world.grown(4)
+    assert [one.amounts for one in world.use(2.5, after_s=3600.0).resizes] == [units(3)]
+    world = World()
+    world.grown(4)
+    world.tell(SessionDown())
+    world.use(0.5)
+    world.resized(units(1))
+    assert not world.use(5.3, after_s=3600.0).resizes
+    (announced,) = world.tell(SessionUp(2)).requests
+    assert (announced.wanted, announced.was_permitted) == (units(1), False)
 
 
 def test_only_pods_whose_time_has_come_are_looked_at_and_the_time_is_told() -> None:

@@ -34,7 +34,7 @@ def seen(*demands: float, step_s: float = 10.0, settings: PredictorSettings = ON
 def test_chance_is_the_share_of_time_above_a_size_weighed_by_age() -> None:
     """Half of the time, one half life ago: a third of what is remembered."""
     history = seen(3.5, step_s=100.0)
-    history.observe(np.array([0]), np.array([1.5]), 100.0)
+    assert history.observe(np.array([0]), np.array([1.5]), 100.0).tolist() == [True]
     chance = history.too_small(np.array([0]))[0]
     assert chance == pytest.approx([1.0, 1 / 3, 1 / 3, 0, 0, 0, 0, 0])
 
@@ -120,6 +120,8 @@ def test_bounds_that_contradict_each_other_end_at_the_least() -> None:
         {"width_units": float("nan")},
         {"prior_ratio": 1.5},
         {"shrink_gain_units": -1.0},
+        {"short_ratio": 0.0},
+        {"price_span": 0.5},
     ],
 )
 def test_settings_without_a_goal_are_refused(values: dict[str, object]) -> None:
@@ -149,3 +151,44 @@ def test_recorded_shape_is_followed_with_few_changes() -> None:
     assert set(sizes[65:120]) <= {5, 6}
     assert sizes[-1] <= 2
     assert sum(one != other for one, other in pairwise(sizes)) <= 8
+
+
+def played(settings: PredictorSettings, *, pods: int = 200, steps: int = 400, most: int = 8) -> tuple[float, float]:
+    """Return for which part of the second half pods with bursts were short of their goals, and the price at the end."""
+    draw = np.random.default_rng(7)
+    history = DemandHistory(8, settings)
+    slots = history.add(pods)
+    bounds, free = (np.ones(pods, np.int64), np.full(pods, most)), np.ones(pods, np.bool_)
+    usual, sizes, short = draw.uniform(0.2, 2.0, pods), np.ones(pods, np.int64), []
+    for _ in range(steps):
+        demand = np.minimum(usual * draw.lognormal(0.0, 0.8, pods), 8.0)
+        short.append((demand > sizes).mean())
+        history.observe(slots, demand, 300.0)
+        sizes = history.goals(slots, sizes, bounds, free)
+    return float(np.mean(short[steps // 2 :])), history.price_units
+
+
+@pytest.mark.parametrize("price_units", [8.0, 16.0, 32.0])
+def test_pods_are_short_for_as_long_as_they_may_be_whatever_the_price_began_at(price_units: float) -> None:
+    """The price follows: with one that stays, the same pods are short for 16, 9 and 4 % of their time."""
+    following, _ = played(PredictorSettings(price_units=price_units, price_span=10.0, price_pod_s=1e6))
+    assert following == pytest.approx(0.0258, abs=0.003)
+
+
+def test_a_price_that_may_not_follow_stays_and_one_that_follows_stays_within_its_span() -> None:
+    """Pods whose bound is below what they need are short whatever is paid."""
+    assert played(PredictorSettings(price_span=1.0))[1] == 16.2
+    _, price_units = played(PredictorSettings(price_pod_s=1e4), most=1)
+    assert price_units == pytest.approx(16.2 * 2.5)
+
+
+def test_price_does_not_follow_pods_that_have_less_than_their_goals() -> None:
+    """A node without room is no reason to ask for more, and one short time of one pod proves little."""
+    history = seen(4.5, settings=PredictorSettings())
+    for _ in range(10):
+        assert goal(history, 1) >= 5, "it has one unit, and asks for five"
+        history.observe(np.array([0]), np.array([4.5]), 300.0)
+    within = history.price_units
+    assert within < 16.2
+    history.observe(np.array([0]), np.array([goal(history, 1) + 0.5]), 300.0)
+    assert within < history.price_units < within * 1.01

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.gang import GangPlaces, SubGroup, Topology, grow_gang, place_gang
+from argosy_core.gang import GangPlaces, SubGroup, Topology, place_gang
 
 RACKS = ["a1", "a1", "a2", "a2", "b1", "b1", "b1", "b2"]
 PODS = ["a", "a", "a", "a", "b", "b", "b", "b"]
@@ -90,15 +90,6 @@ def test_sub_groups_are_packed_in_another_order_where_the_first_hinders() -> Non
         assert places is not None
         assert max(places.hops) == 2
         assert sorted(np.concatenate(places.nodes).tolist()) == list(range(8))
-
-
-def test_gang_grows_within_its_hops_and_no_further() -> None:
-    """Two pods in rack b1, up to six: the third node of the rack is taken, those of other racks are not."""
-    everywhere, groups = cores(0, 0, 0, 4, 4, 4, 4, 4), [group(2, maximum=6)]
-    places = place_gang(tree(), everywhere, groups)
-    assert placed(places) == [([4, 5], 2)]
-    assert places is not None
-    assert placed(grow_gang(tree(), everywhere, groups, places)) == [([4, 5, 6], 2)]
 
 
 def test_node_without_a_label_is_near_nobody() -> None:

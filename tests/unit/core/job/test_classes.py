@@ -56,7 +56,7 @@ def test_a_sub_group_whose_numbers_contradict_each_other_is_refused(minimum: int
 
 def test_a_gang_without_sub_groups_or_of_too_many_pods_is_refused() -> None:
     """A run has at least one member, and no more than it can number."""
-    most = GangGroup(pod=WORKERS.pod, minimum=1, maximum=20_000)
+    most = GangGroup(pod=WORKERS.pod, minimum=1, maximum=600)
     for groups in ([], [most, most]):
         with pytest.raises(InvalidRequest, match="one sub-group or more"):
             SchedulingClass.of_gang(groups)

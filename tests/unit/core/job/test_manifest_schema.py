@@ -36,10 +36,11 @@ def read(*, metadata: Any = None, spec: Any = None, **container: Any) -> Bag:
     ("pod", "place", "text"),
     [
         pytest.param({"metadata": {"lables": {}}}, "metadata.lables", "did you mean labels?", id="lables"),
+        pytest.param({"metadata": {"namespaced": "x"}}, "metadata.namespaced", "did you mean namespace?", id="longer"),
         pytest.param(
             {"spec": {"nodeSelecter": {}}}, "spec.nodeSelecter", "did you mean nodeSelector?", id="nodeSelecter"
         ),
-        pytest.param({"enviroment": []}, "spec.containers[0].enviroment", "is no field", id="enviroment"),
+        pytest.param({"enviroment": []}, "spec.containers[0].enviroment", "did you mean env?", id="enviroment"),
         pytest.param(
             {"resources": {"limit": {}, "requests": {"cpu": 1, "memory": "1Gi"}}},
             "spec.containers[0].resources.limit",

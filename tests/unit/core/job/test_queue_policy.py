@@ -77,6 +77,17 @@ def test_restricted_level_names_everything_that_a_pod_must_give_up() -> None:
     assert faults(restricted, windows) == []
     contrary = pod(container={"securityContext": {**MODEST, "runAsNonRoot": False}}, securityContext=of_pod)
     assert set(faults(restricted, contrary)) == {f"{settings}.runAsNonRoot"}
+    as_pod = pod(container={"securityContext": MODEST}, securityContext={"runAsNonRoot": False})
+    assert set(faults(restricted, as_pod)) == {"spec.securityContext.runAsNonRoot"}
+
+
+def test_priorities_of_the_system_and_shared_devices_are_refused_at_every_level() -> None:
+    """The first would push Kubernetes' own pods aside; a kubelet gives a device to one container, whole."""
+    assert faults(policy(), pod(priority=2_000_000_000)) == ["spec.priority"]
+    amounts = {"requests": {"cpu": "1", "memory": "1Gi", "example.com/gpu": "1"}, "limits": {"example.com/gpu": "2"}}
+    assert faults(policy(), pod(container={"resources": amounts})) == [
+        "spec.containers[0].resources.limits.example.com/gpu"
+    ]
 
 
 REACHING: list[dict[str, Any]] = [

@@ -556,3 +556,21 @@ def test_the_story_of_a_job_is_told_to_who_follows_it_and_is_bounded() -> None:
             if isinstance(said, say.Store):
                 told.tell(Stored(number=said.number, refused=NOBODY))
     assert len(told.machine.story(10)) == 64
+
+
+def test_capacity_that_does_not_count_is_noted_once_in_an_hour() -> None:
+    """The session goes on, operators are told what does not count, and whoever lies often fills no audit."""
+    told = lead()
+    settings = replace(C1, max_capacity=(("cpu", 5000),))
+    told.tell(Bound(session=SAMPLER, settings=settings))
+    told.tell(CapacityTold(session=SAMPLER, columns=capacity(cores=5)))
+    assert say.NoteExcess not in told.kinds()
+    told.tell(CapacityTold(session=SAMPLER, columns=capacity()))
+    assert told.one(say.NoteExcess).text == "tells cpu 8000, of which 5000 count"
+    told.tell(CapacityTold(session=SAMPLER, columns=capacity(cores=5)))
+    told.tell(CapacityTold(session=SAMPLER, columns=capacity(cores=9)))
+    assert say.NoteExcess not in told.kinds()
+    told.now_s += 3600.0
+    told.tell(CapacityTold(session=SAMPLER, columns=capacity(cores=9)))
+    assert told.one(say.NoteExcess).session == SAMPLER
+    assert say.Close not in told.kinds()

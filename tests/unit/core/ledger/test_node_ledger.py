@@ -406,3 +406,15 @@ def test_run_that_was_placed_anew_after_its_pod_ended_is_let_go_by_one_release()
     assert free_cpu(ledger) == [4000, 3000, 4000]
     assert ledger.release(keys(7)) == 1
     assert free_cpu(ledger) == [4000, 4000, 4000]
+
+
+def test_nodes_without_runs_have_what_runs_take_and_not_what_others_do() -> None:
+    """For a gang that waits: what would be free if no run were there; the ledger itself stays as it is."""
+    ledger = make_ledger()
+    place(ledger, (1, BIG, 0), (2, CORE, 1))
+    ledger.observe(pods((2, 1, 1, False), (0, 2, 1, False), cpu=1000))
+    assert free_cpu(ledger) == [1000, 2000, 4000]
+    empty = ledger.without_runs()
+    assert empty.free[empty.axis.index("cpu"), :3].tolist() == [4000, 3000, 4000]
+    assert free_cpu(ledger) == [1000, 2000, 4000]
+    ledger.check_invariants()

@@ -200,6 +200,7 @@ def test_settings_of_pools_come_before_the_configuration_and_go_again() -> None:
     "wrong",
     [
         {"watermark": 1.5}, {"watermark": float("nan")}, {"unit": "cpu=1"},
+        {"lease_s": 0.5}, {"lease_s": float("nan")}, {"margin_s": -1.0}, {"rises_per_s": float("inf")},
         {"unit": "cpu=0,memory=1"}, {"node_units": {"a": "x"}}, {"node_system": {"a": "cpu=1"}},
     ],
 )  # fmt: skip

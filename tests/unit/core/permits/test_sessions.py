@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest, NotAllowedNow, QuotaExceeded
+from argosy_core.job.reading.permit_rules import PermitRules
 from argosy_core.job.reading.scaling import Scaling
 from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, RefusalReason
@@ -66,6 +67,14 @@ class World:
         welcome, _ = self.service.begin(AgentHello(**fields), self.now_s)
         self.sequences[welcome.session] = 1
         return welcome.session
+
+    def listen(self, until_s: float) -> list[int]:
+        """Time passes and the streams are read, half a second at a time; return the sessions that end."""
+        ended: list[int] = []
+        while self.now_s < until_s:
+            self.now_s = min(self.now_s + 0.5, until_s)
+            ended += self.service.tick(self.now_s).ended
+        return ended
 
     def say(self, session: int, message: AgentMessage) -> Outcome:
         """An agent says something in turn."""
@@ -173,9 +182,11 @@ def test_whatever_an_agent_says_renews_its_leases_and_silence_ends_them(world: W
     world.ask(agent, {1: (500, 20)})
     world.now_s = 5.0
     world.say(agent, Heartbeat())
-    assert world.service.tick(11.0).ended == []
-    assert world.service.tick(11.1).ended == [agent]
+    assert world.listen(11.0) == []
+    assert world.listen(11.1) == [agent]
     free = world.ledger.nodes.free
+    assert free[0, 0] == 300
+    assert world.listen(14.9) == []
     assert free[0, 0] == 300
     world.service.tick(15.0)
     assert free[0, 0] == 600
@@ -199,8 +210,8 @@ def test_time_counts_again_once_somebody_speaks_after_nothing_was_scaled() -> No
         assert world.service.tick(now_s).ended == []
     world.now_s = 4.0
     agent = world.begin()
-    assert world.service.tick(10.0).ended == []
-    assert world.service.tick(10.1).ended == [agent]
+    assert world.listen(10.0) == []
+    assert world.listen(10.1) == [agent]
 
 
 def test_a_stream_that_breaks_leaves_its_pods_booked(world: World) -> None:
@@ -345,6 +356,81 @@ def test_an_agent_that_asks_too_often_for_one_pod_is_told_so(world: World) -> No
     assert permits_in(world.ask(agent, {2: (300, 20)}), agent) == {2: [300, 20]}
     world.now_s = 0.5
     assert permits_in(world.ask(agent, {1: (300, 20)}), agent) == {1: [300, 20]}
+
+
+def test_leases_and_rates_that_change_count_from_the_next_session_and_request_on(world: World) -> None:
+    """Who was told six seconds may act that long; a lease is never longer, nor a margin shorter, than configured."""
+    old = world.begin("a")
+    world.tell(old, 1)
+    world.ledger.take_rules(PermitRules(lease_s=2.0, margin_s=1.0, rises_per_s=0.5))
+    welcome, _ = world.service.begin(AgentHello(cluster="c", cluster_uid="u", process_id=b"b" * 16), 0.0)
+    assert (welcome.lease_s, welcome.heartbeat_s) == (2.0, 2.0 / 3)
+    world.sequences[welcome.session] = 1
+    world.tell(welcome.session, 2)
+    assert world.listen(3.0) == [welcome.session]
+    assert world.listen(5.9) == []
+    pods = world.ledger.permits.pods
+    assert pods.floor_until_s[pods.rows(uids(2))].tolist() == [2.0 + 4.0]
+    assert world.listen(6.1) == [old]
+    assert pods.floor_until_s[pods.rows(uids(1))].tolist() == [6.0 + 4.0]
+    world.ledger.take_rules(PermitRules(lease_s=60.0, margin_s=8.0))
+    assert (world.ledger.permits.settings.lease_s, world.ledger.permits.settings.margin_s) == (6.0, 8.0)
+
+
+@pytest.mark.parametrize("stalls_s", [(7.0,), (9.0, 9.0), (7.0, 0.5, 3600.0)])
+def test_a_sampler_that_stood_still_hears_what_waits_before_it_judges(
+    world: World, stalls_s: tuple[float, ...]
+) -> None:
+    """Silence counts while somebody listens: what an agent said meanwhile waits unread and proves that it lives."""
+    agent = world.begin()
+    world.tell(agent, 1)
+    world.ask(agent, {1: (500, 20)})
+    for stall_s in stalls_s:
+        world.now_s += stall_s
+        assert world.service.tick(world.now_s).ended == []
+    assert world.ledger.nodes.free[0, 0] == 300, "booked for as long as its session goes on"
+    assert world.say(agent, Heartbeat()).ended == []
+    heard_s = world.now_s
+    assert world.listen(heard_s + 6.0) == []
+    assert world.listen(heard_s + 6.1) == [agent]
+
+
+def test_an_agent_that_is_silent_after_a_stall_is_listened_to_for_a_lease_and_cut_off(world: World) -> None:
+    """It comes back with what it says, within what it was booked at."""
+    agent = world.begin()
+    world.tell(agent, 1, 2)
+    world.ask(agent, {1: (500, 20)})
+    world.now_s = 3600.0
+    assert world.listen(3604.9) == []
+    assert world.listen(3606.1) == [agent]
+    world.ledger.check_invariants()
+    assert world.ledger.nodes.free[0].tolist() == [600], "pods count as they are seen"
+    again = world.begin()
+    told = permits_in(world.tell(again, 1, 2), again)
+    assert told == {1: [200, 20], 2: [200, 20]}
+    assert permits_in(world.ask(again, {1: (500, 20)}), again) == {1: [500, 20]}
+
+
+def test_all_agents_that_come_back_in_random_order_leave_nothing_uncertain_and_no_node_over_committed() -> None:
+    """With each that is back its own pods' room is right at once, whoever else is still away."""
+    world = World()
+    world.see(1, 2, 3, 4, 5)
+    agents = {name: world.begin(name) for name in "abcde"}
+    for pod, session in enumerate(agents.values(), 1):
+        world.tell(session, pod)
+    world.ask(agents["a"], {1: (800, 20)})
+    books = world.ledger.permits.node_books
+    assert books().reserved[0].tolist() == [1000]
+    for session in agents.values():
+        world.service.end(session, 1.0)
+    world.now_s = 1.0
+    for at, name in enumerate("dbeca", 1):
+        pod = "abcde".index(name) + 1
+        session = world.begin(name)
+        assert permits_in(world.tell(session, pod), session) == {pod: [200, 20]}
+        assert books().buffer[0].tolist() == [0], "what each was permitted is what is seen, or what it says"
+        world.ask(session, {pod: (400, 20)})
+        assert (books().reserved <= books().total).all(), f"over-committed after {at} agents"
 
 
 def test_a_clock_that_goes_back_gives_nothing_away(world: World) -> None:

@@ -77,14 +77,40 @@ def run(pool: CandidatePool, *class_ids: int, m: int = 3, seed: int = 0) -> list
     return chosen(decide(pool, np.array(class_ids, np.int32), m, np.random.default_rng(seed)))
 
 
-def test_best_candidates_over_all_clusters_come_first() -> None:
-    """As many as m, best first, clusters mixed."""
+def test_best_candidate_over_all_clusters_comes_first_and_the_others_from_its_cluster() -> None:
+    """As many as m; who loses the first finds another in the same commit."""
     pool = pool_of(
         [1],
         (0, [0], answer({5: 9, 6: 9, 7: 9}, [(5, 30), (6, 90), (7, 10)])),
         (3, [0], answer({5: 9}, [(5, 50)])),
     )
-    assert run(pool, 0) == [[(0, 6), (3, 5), (0, 5)]]
+    assert run(pool, 0) == [[(0, 6), (0, 5), (0, 7)]]
+
+
+def test_further_candidates_are_nobodys_first_choice_and_each_is_one_runs_alone() -> None:
+    """Else who loses its node takes another's, who takes the next one's, and so on."""
+    nodes = dict.fromkeys(range(12), 1)
+    pool = pool_of([1], (0, [0], answer(nodes, [(node, 99 - node) for node in nodes])))
+    candidates = run(pool, *[0] * 4)
+    assert [one[0][1] for one in candidates] == [0, 1, 2, 3]
+    others = [node for one in candidates for _, node in one[1:]]
+    assert sorted(others) == list(range(4, 12))
+    assert all(one[1:] == sorted(one[1:]) for one in candidates)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_further_candidates_of_two_classes_are_different_nodes_while_there_are_enough(seed: int) -> None:
+    """Room that one run's further candidate stands for is not there for another's, of whatever class."""
+    offered = [(node, 99 - node) for node in range(4)]
+    pool = pool_of([1, 1], (0, [0, 1], answer(dict.fromkeys(range(4), 1), offered, offered)))
+    first, second = run(pool, 0, 1, m=2, seed=seed)
+    assert sorted(node for _, node in first + second) == [0, 1, 2, 3]
+
+
+def test_further_candidates_are_shared_where_there_are_not_enough() -> None:
+    """A node that holds more than one is a candidate of several; what first choices fill is none's."""
+    pool = pool_of([1], (0, [0], answer({1: 1, 2: 1, 3: 1}, [(1, 90), (2, 80), (3, 10)])))
+    assert run(pool, 0, 0, m=2) == [[(0, 1), (0, 3)], [(0, 2), (0, 3)]]
 
 
 def test_last_choices_come_behind_all_others_and_serve_where_there_is_no_other() -> None:
@@ -106,7 +132,7 @@ def test_first_choice_is_taken_off_so_that_runs_of_all_classes_share_a_node_righ
     """Walking pending in order: what an earlier run of another class took is gone."""
     reply = answer({1: 4, 2: 3}, [(1, 90), (2, 10)], [(1, 90), (2, 10)])
     pool = pool_of([3, 2], (0, [0, 1], reply), profile=PACK)
-    assert run(pool, 0, 1, 0, 1) == [[(0, 1), (0, 2)], [(0, 2)], [], []]
+    assert run(pool, 0, 1, 0, 1) == [[(0, 1)], [(0, 2)], [], []]
 
 
 def test_run_without_a_fitting_candidate_gets_none() -> None:

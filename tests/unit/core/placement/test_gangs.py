@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework import Framework, Point, Registration
+from argosy_core.framework import COMMIT, Framework, Point, Registration
 from argosy_core.job.reading.classes import GangGroup, HostPort, SchedulingClass
-from argosy_core.job.tables.members import Members
+from argosy_core.job.tables.members import Members, number_of
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import (
@@ -40,12 +40,13 @@ def session_of(
     nodes: Mapping[str, Mapping[str, str]] | int = 4,
     topology: Sequence[str] = (),
     framework: Framework | None = None,
+    checks: Framework | None = None,
 ) -> SamplerSession:
     """Return a session of a cluster of nodes of four cores, by name with their labels or by number."""
     ledger = NodeLedger(topology=topology)
     labels = {f"n{number}": {} for number in range(nodes)} if isinstance(nodes, int) else nodes
     ledger.put_nodes([NodeSpec(name=name, total={"cpu": 4}, labels=own) for name, own in labels.items()])
-    session = SamplerSession(ledger, NodeSampler(ledger, framework), np.random.default_rng(1))
+    session = SamplerSession(ledger, NodeSampler(ledger, framework, checks=checks), np.random.default_rng(1))
     session.define([(GANG, SchedulingClass.of_gang(groups)), (SINGLE, SchedulingClass(requests=(("cpu", 1),)))])
     nothing = np.zeros(0, np.int32)
     session.take_placements(
@@ -138,12 +139,37 @@ def test_commit_is_repeated_with_the_same_answer_and_released_as_a_whole() -> No
     assert (session.ledger.placement_count, session.ledger.totals().free[0]) == (0, 16)
 
 
-@pytest.mark.parametrize("numbers", [[0, 1], [0, 1, 2, 3], [1, 2, 0], [0, 1, 1]])
+@pytest.mark.parametrize("numbers", [[0, 1], [0, 1, 2, 3], [1, 2, 0], [0, 1, 1], [0, 1, 2, number_of(0, 1)]])
 def test_gang_asked_for_in_part_is_not_placed(numbers: list[int]) -> None:
     """Only all members that it needs, in order, are a gang."""
     session = session_of(group(1, 3))
     reply = commit(session, 7, 3, numbers=numbers)
     assert reply.outcome.tolist() == [CommitOutcome.CONFLICT] * len(numbers)
+    assert session.ledger.placement_count == 0
+
+
+def test_replacement_is_placed_where_its_peers_are_near() -> None:
+    """Within the limit of hops of those that are there, else nowhere; not on a node that is avoided; repeatable."""
+    nodes = {f"n{number}": {"rack": f"r{number // 3}"} for number in range(6)}
+    session = session_of(group(4, 2, max_hops=2), nodes=nodes, topology=("rack",))
+    first = commit(session, 7, 2).node.tolist()
+    other = number_of(1, 1)
+    session.release(1, Members.of([7], [1], np.array([1])))
+    rack = {node for node in range(6) if node // 3 == first[0] // 3}
+    (avoided,) = rack - set(first)
+    reply = commit(session, 7, 1, numbers=[other], avoid=[first[1]])
+    assert (reply.outcome.tolist(), reply.node.tolist()) == ([CommitOutcome.PLACED], [avoided])
+    assert commit(session, 7, 1, numbers=[other]).node.tolist() == [avoided]
+    session.release(1, Members.of([7], [1], np.array([other])))
+    full = commit(session, 7, 1, numbers=[number_of(1, 2)], avoid=[first[1], avoided])
+    assert full.outcome.tolist() == [CommitOutcome.CONFLICT]
+    assert session.ledger.placement_count == 1
+
+
+def test_replacement_in_a_run_that_is_not_there_is_not_placed() -> None:
+    """Nobody waits for it."""
+    session = session_of(group(1, 3))
+    assert commit(session, 7, 1, numbers=[number_of(1, 1)]).outcome.tolist() == [CommitOutcome.CONFLICT]
     assert session.ledger.placement_count == 0
 
 
@@ -249,8 +275,19 @@ def test_gang_of_which_a_plugin_refuses_one_pod_is_refused_whole(point: Point) -
     assert len(plugin.undone) == (4 if point is Point.RESERVE else 0)
 
 
-def ask_where(session: SamplerSession, *class_ids: int) -> list[list[int]]:
-    """Return the nodes that could hold each of some classes if no runs were there."""
+def test_gang_of_which_a_check_finds_one_pod_in_conflict_is_rolled_back_whole() -> None:
+    """It has met a conflict, as if a node had been full."""
+    checks = Framework(kind=COMMIT)
+    checks.register(Registration(name="refusing", point=Point.CHECK_CONFLICTS, function=Refusing(2).judge))
+    session = session_of(group(4, 4), checks=checks)
+    assert commit(session, 7, 4).outcome.tolist() == [CommitOutcome.CONFLICT] * 4
+    assert session.ledger.placement_count == 0
+    assert session.ledger.totals().free[0] == 16
+    session.ledger.check_invariants()
+
+
+def ask_where(session: SamplerSession, *class_ids: int, kept: tuple[int, ...] = ()) -> list[list[int]]:
+    """Return the nodes that could hold each of some classes if no runs were there; kept ones are for no gang."""
     count = len(class_ids)
     request = SampleRequest(
         class_ids=np.array(class_ids, np.int32),
@@ -259,6 +296,7 @@ def ask_where(session: SamplerSession, *class_ids: int) -> list[list[int]]:
         resources=("cpu",),
         nodes_to_sample_ratio=1.0,
         for_promise=np.ones(count, np.bool_),
+        kept=np.array(kept, np.int32),
     )
     reply = session.sample(1, request)
     return [part.tolist() for part in np.split(reply.node[reply.could_hold], reply.could_hold_offset[1:-1])]
@@ -280,4 +318,7 @@ def test_nodes_that_could_hold_a_gang_are_those_of_which_least_must_come_free() 
     single, gang, again = ask_where(session, SINGLE, GANG, SINGLE)
     assert gang == [2, 3]
     assert sorted(single) == sorted(again) == list(range(6))
+    single, gang = ask_where(session, SINGLE, GANG, kept=(3,))
+    assert (sorted(single), gang) == (list(range(6)), [0, 1])
+    assert ask_where(session, GANG, kept=(0, 3, 5)) == [[]]
     assert ask_where(session_of(group(5, 2)), GANG) == [[]]

@@ -10,6 +10,7 @@ from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec
 from argosy_core.placement import CommitOutcome, commit, release
+from argosy_core.plugins import commit_framework
 
 PLACED, CONFLICT, REFUSED = CommitOutcome.PLACED, CommitOutcome.CONFLICT, CommitOutcome.REFUSED
 UNAVAILABLE, UNKNOWN = CommitOutcome.NODE_UNAVAILABLE, CommitOutcome.UNKNOWN_CLASS
@@ -27,7 +28,10 @@ def make_ledger(cpu: tuple[int, ...] = (4, 4, 4)) -> NodeLedger:
 
 
 def bind(
-    ledger: NodeLedger, *runs: tuple[int, int, list[int]], framework: Framework | None = None
+    ledger: NodeLedger,
+    *runs: tuple[int, int, list[int]],
+    framework: Framework | None = None,
+    checks: Framework | None = None,
 ) -> list[tuple[int, int]]:
     """Commit runs given as (handle, class id, candidates); answer (node, outcome) of each."""
     candidates = [node for _, _, nodes in runs for node in nodes]
@@ -39,6 +43,7 @@ def bind(
         offsets=offsets.astype(np.int32),
         candidates=np.array(candidates, np.int32),
         framework=framework,
+        checks=checks,
     )
     ledger.check_invariants()
     return list(zip(nodes.tolist(), outcomes.tolist(), strict=True))
@@ -242,3 +247,49 @@ def test_columns_that_do_not_fit_are_refused_before_anything_is_placed(offsets: 
             candidates=np.array([0, 1], np.int32),
         )
     assert ledger.placement_count == 0
+
+
+class HalfFree:
+    """A check that leaves half of each node free, and fails for the class of two cores where it is asked to."""
+
+    fails = False
+
+    def check_conflicts(self, batch: PlacementBatch) -> np.ndarray:
+        """Return which placements leave enough."""
+        if self.fails and (batch.class_slots == batch.classes.slots(np.array([TWO]))[0]).any():
+            raise ConnectionError("nobody answers")
+        table = batch.table
+        return 2 * table.free[0, batch.nodes] >= table.allocatable[0, batch.nodes]
+
+
+def test_run_that_a_check_finds_in_conflict_goes_on_to_its_next_candidate() -> None:
+    """Those that conflict together are taken one by one, behind those that do not: as many stay as the check bears."""
+    ledger, checks = make_ledger(), commit_framework({"half-free": HalfFree()})
+    placed = bind(ledger, *((run, ONE, [0, 1]) for run in range(1, 6)), checks=checks)
+    assert placed == [(0, PLACED), (0, PLACED), (1, PLACED), (-1, CONFLICT), (1, PLACED)]
+    assert ledger.nodes.free[0].tolist() == [2, 2, 4]
+    assert bind(ledger, (6, TWO, [2]), (6, TWO, [2]), checks=checks) == [(2, PLACED), (2, PLACED)]
+
+
+def test_check_that_fails_is_a_conflict_of_the_runs_that_it_fails_for() -> None:
+    """The others are placed."""
+    check = HalfFree()
+    check.fails = True
+    ledger, checks = make_ledger(), commit_framework({"half-free": check})
+    assert bind(ledger, (1, ONE, [0]), (2, TWO, [1]), checks=checks) == [(0, PLACED), (-1, CONFLICT)]
+    (fault,) = checks.take_faults()
+    assert (fault.point, fault.plugin) == (Point.CHECK_CONFLICTS, "half-free")
+
+
+def test_commit_profile_takes_only_plugins_that_check() -> None:
+    """Another plugin named there would be called by nobody."""
+    with pytest.raises(InvalidRequest, match="'other' has nothing that the commit profile calls: check_conflicts"):
+        commit_framework({"other": object()})
+
+
+def test_run_that_stands_twice_in_a_commit_is_answered_alike_though_its_second_class_is_unknown() -> None:
+    """It is one run, and it has its node by then; one that was placed nowhere stays of an unknown class."""
+    ledger = make_ledger((1, 1))
+    answers = bind(ledger, (7, ONE, [1]), (7, 99, [0]), (8, 99, [0]))
+    assert answers == [(1, PLACED), (1, PLACED), (-1, UNKNOWN)]
+    assert ledger.placement_count == 1

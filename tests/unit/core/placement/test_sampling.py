@@ -13,6 +13,7 @@ from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec, NodeTable
 from argosy_core.placement import NodeSampler, SampleReply, SampleRequest, WaitReason, commit, sample
 from argosy_core.placement import explained as explained_classes
+from argosy_core.placement.strategies import RandomStrategy
 from argosy_core.plugins import Profile, build_framework
 
 
@@ -88,6 +89,16 @@ def test_looking_ends_when_np_eligible_nodes_are_found(ratio: float, node_count:
     expected = min(node_count, max(8, eligible))
     assert (reply.examined.tolist(), reply.eligible.tolist()) == ([expected], [expected])
     assert len(reply.candidate) == min(expected, max(4, eligible))
+
+
+def test_pool_that_packs_is_offered_the_nodes_in_use_first_wherever_they_are() -> None:
+    """All nodes are looked at, however small Np is, and all classes are offered the same ones."""
+    ledger = make_ledger([8] * 100, [1, 2])
+    assert take(ledger, 93, 0, 1)
+    reply = ask(ledger, 0, 1, node_score="fewest-nodes", ratio=0.01)
+    assert [candidates(reply, position)[0] for position in (0, 1)] == [93, 93]
+    with pytest.raises(InvalidRequest, match="node_score is 'best', but must be one of least-allocated"):
+        ask(ledger, 0, node_score="best")
 
 
 def test_looking_goes_on_while_nodes_are_not_eligible() -> None:
@@ -177,6 +188,18 @@ def test_random_strategy_treats_all_nodes_alike() -> None:
         counts[candidates(ask(sampler, 0, wanted=40, ratio=0.2, seed=seed))] += 1
     assert counts.sum() == 4000
     assert 40 < counts.min() <= counts.max() < 125
+
+
+def test_random_order_is_drawn_again_after_as_many_looks_as_there_are_nodes() -> None:
+    """One order for ever would offer the same nodes beside each other; one a request would cost a step a node."""
+    table, rng, strategy = make_ledger([4] * 50, [1]).nodes, np.random.default_rng(3), RandomStrategy()
+    first = strategy.circle(table, rng).tolist()
+    strategy.looked(49)
+    assert strategy.circle(table, rng).tolist() == first
+    strategy.looked(1)
+    again = strategy.circle(table, rng).tolist()
+    assert again != first
+    assert sorted(again) == sorted(first)
 
 
 def test_same_seed_gives_the_same_sample() -> None:

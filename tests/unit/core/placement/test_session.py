@@ -61,6 +61,24 @@ def test_nothing_is_placed_before_the_last_part_of_the_list() -> None:
     assert place(session, 1) == CommitOutcome.CONFLICT
 
 
+def test_what_waited_for_a_leader_that_went_is_not_told_to_the_next() -> None:
+    """It asks for everything again; a class that it never asked for is no news to it."""
+    session = new_session()
+    session.take_placements(part(1, 2), is_last=True)
+    session.sample(
+        1,
+        SampleRequest(
+            class_ids=np.ones(1, np.int32), wanted=np.ones(1, np.int32), complete=np.ones(1, np.int8),
+            resources=("cpu",), nodes_to_sample_ratio=1.0,
+        ),
+    )  # fmt: skip
+    assert session.sampler.waiting_count == 1
+    session.begin()
+    session.take_placements(part(), is_last=True)
+    assert session.sampler.waiting_count == 0
+    assert session.sampler.take_fitting()[0].size == 0
+
+
 def test_another_stream_begins_with_a_list_again() -> None:
     """Parts of a list that broke off count for nothing."""
     session = new_session()

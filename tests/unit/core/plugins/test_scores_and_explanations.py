@@ -16,6 +16,7 @@ from argosy_core.plugins import (
     decision_framework,
     turned_away_text,
 )
+from argosy_core.plugins.scores import fewest_nodes
 
 GI = 1 << 30
 GB = 10**9
@@ -88,6 +89,18 @@ def test_lost_opportunity_keeps_accelerators_for_those_who_need_them() -> None:
     ]
     (values,) = score("lost-opportunity", nodes, {"cpu": 1000})
     assert values[0] > values[1]
+
+
+def test_fewest_nodes_prefers_a_node_in_use_and_of_these_the_one_on_which_least_is_left() -> None:
+    """An empty node that would be left with less comes behind one that is in use already."""
+    nodes = [NodeSpec(name=name, total={"cpu": cores * 1000}) for name, cores in (("a", 16), ("b", 8), ("c", 4))]
+    ledger = build(nodes, {"cpu": 2000})
+    slot = np.zeros(2, np.int32)
+    ledger.reserve(slot, np.array([0, 1], np.int32))
+    cycle = Cycle(ledger.nodes, ledger.classes.batch(np.array([0])), ledger.nodes.live()[None, :])
+    (values,) = fewest_nodes(cycle).tolist()
+    assert values[1] > values[0] > values[2]
+    assert values == [50 + 50 * (1 - 12 / 16), 50 + 50 * (1 - 4 / 16), 50 * (1 - 2 / 16)]
 
 
 def test_profile_gives_order_and_weights() -> None:

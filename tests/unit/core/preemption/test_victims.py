@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from argosy_core.preemption import Candidates, Excess, Victims, choose_victims
+from argosy_core.preemption import Candidates, Excess, Victims, choose_victims, choose_victims_of_nodes
 
 ONE_CORE = np.array([1000], dtype=np.int64)
 
@@ -139,3 +139,25 @@ def test_two_queues_never_evict_each_other_in_turn(seed: int) -> None:
 def test_fights_do_preempt() -> None:
     """What never preempts proves nothing."""
     assert sum(len(_fight(seed)) for seed in range(25)) > 50
+
+
+def test_victims_of_several_nodes_go_whole_and_least_lost_work_first() -> None:
+    """What is missing comes back on every node; the run on both nodes is one, and needless ones are let go."""
+    candidates = running((1, 0, 2, 30.0), (1, 1, 2, 20.0), (1, 0, 2, 10.0), (1, 0, 2, 10.0))
+    candidates.run[3] = 2
+    candidates.node[3] = 1
+    missing = np.array([[2000], [2000]], dtype=np.int64)
+    found = choose_victims_of_nodes(missing, 0, candidates, excess(0.0, 16.0, capacity=16.0))
+    assert found == ((2,), 20.0)
+    assert missing.tolist() == [[2000], [2000]]
+    alone = candidates.only(candidates.run != 2)
+    assert choose_victims_of_nodes(missing, 0, alone, excess(0.0, 16.0, capacity=16.0)) == ((1, 0), 100.0)
+
+
+def test_victims_of_several_nodes_leave_their_queues_their_shares() -> None:
+    """Of eight cores each has four: of six two may go, and no more; none of the own queue's."""
+    candidates = running((1, 0, 2, 1.0), (1, 1, 2, 1.0), (0, 1, 2, 1.0))
+    shares = excess(0.0, 6.0)
+    one, both = np.array([[2000], [0]], dtype=np.int64), np.array([[2000], [2000]], dtype=np.int64)
+    assert choose_victims_of_nodes(one, 0, candidates, shares) == ((0,), 2.0)
+    assert choose_victims_of_nodes(both, 0, candidates, shares) is None

@@ -11,7 +11,7 @@ import pytest
 
 from argosy_core.job.reading.pod_groups import PodGroup, build_body, member_bags
 from argosy_core.job.states import ObjectState
-from argosy_core.job.tables.members import Members, member_key, ordinal_of
+from argosy_core.job.tables.members import Members, member_key, number_of, ordinal_of
 from argosy_core.reconcile import Reconciler, RunRows, StartTimeouts
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
 from argosy_testkit.reconcile_world import World, rows_of
@@ -91,6 +91,42 @@ def test_successor_keeps_the_start_order(world: World) -> None:
     show(world, 0, ObjectState.RUNNING)
     world.settle()
     assert sum(key[2] == POD_AT for key in world.cluster.objects) == 3
+
+
+def test_replacement_has_the_service_once_the_one_before_has_left_it(world: World) -> None:
+    """Two objects of one name cannot be; its pod comes last, and those that waited for that place see it ready."""
+    world.reconciler.take_rows(rows(0, 1, 2), world.now)
+    world.settle()
+    show(world, 0, ObjectState.RUNNING)
+    world.settle()
+    other = number_of(1, 1)
+    world.reconciler.take_rows(rows(other), world.now)
+    assert made(world) == []
+    world.settle()
+    keys = {(ordinal >> 32, position) for _, ordinal, position in world.cluster.objects}
+    assert {(0, POD_AT), (2, POD_AT), (other, SERVICE_AT), (other, POD_AT)} <= keys
+    assert not {(1, SERVICE_AT), (1, POD_AT)} & keys
+
+
+def test_replacement_is_told_that_it_is_the_one_before() -> None:
+    """It has that one's number, host name and service; its pod has a name of its own."""
+    bag = BagTemplate(member_bags(BODY).bodies[1])
+    first, other = (
+        [
+            bag.render(
+                index,
+                RunIdentity(
+                    installation="i", handle=7, ordinal=ordinal_of(1, number), id_high=1, queue="q", job_set="s"
+                ),
+            )
+            for index in (SERVICE_AT, POD_AT)
+        ]
+        for number in (1, number_of(1, 3))
+    )
+    assert first[0]["metadata"]["name"] == other[0]["metadata"]["name"] == other[1]["spec"]["hostname"]
+    assert first[1]["metadata"]["name"] != other[1]["metadata"]["name"]
+    assert environment(first[1]) == environment(other[1])
+    assert other[0]["spec"]["selector"] != first[0]["spec"]["selector"]
 
 
 def test_stopped_run_makes_no_pod_that_was_held_back(world: World) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from argosy_core.job.reading.classes import GangGroup, SchedulingClass
 from argosy_core.job.states import JobStage
 from argosy_core.nodes import NodeSpec, NodeTable
@@ -74,15 +76,51 @@ def test_cluster_that_alone_could_hold_a_job_and_is_away_is_the_reason_not_the_o
 
 
 def test_reasons_that_nodes_do_not_give_stay_as_they_are() -> None:
-    """A limit or a dependency holds a job back wherever there is room; what no node can hold has no start to expect."""
-    table, band = _table(NodeSpec(name="n0", total={"cpu": 1000})), StartBand(earliest_s=1.0, latest_s=2.0)
+    """A limit holds a job back wherever there is room."""
+    table, band = _table(NodeSpec(name="n0", total={"cpu": 4000})), StartBand(earliest_s=1.0, latest_s=2.0)
     told = explain_by_nodes(_waiting(WaitReason.LIMIT, "over", start=band), _CLASS, {"a": table}, clusters={})
-    assert told.start is None
-    assert (told.reason, told.why) == (WaitReason.LIMIT, "over")
-    assert told.missing == ("it asks for 2 cpu, and the largest node, a/n0, has 1",)
-    table.put([NodeSpec(name="n1", total={"cpu": 4000})])
-    told = explain_by_nodes(_waiting(WaitReason.LIMIT, "over", start=band), _CLASS, {"a": table}, clusters={})
-    assert told.start == band
+    assert (told.reason, told.why, told.start) == (WaitReason.LIMIT, "over", band)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told_reason"),
+    [
+        (WaitReason.LIMIT, WaitReason.MISMATCH),
+        (WaitReason.RATE, WaitReason.MISMATCH),
+        (WaitReason.CONFLICT, WaitReason.MISMATCH),
+        (WaitReason.HELD, WaitReason.HELD),
+        (WaitReason.DEPENDENCY, WaitReason.DEPENDENCY),
+    ],
+)
+def test_job_that_no_node_can_hold_is_told_that_first_whatever_holds_it_back(
+    reason: WaitReason, told_reason: WaitReason
+) -> None:
+    """Waiting for a limit to end would help it as little; a release and another job's end come before nodes."""
+    band = StartBand(earliest_s=1.0, latest_s=2.0)
+    table = _table(NodeSpec(name="n0", total={"cpu": 1000}))
+    told = explain_by_nodes(_waiting(reason, "over", start=band), _CLASS, {"a": table}, clusters={})
+    lacks = "it asks for 2 cpu, and the largest node, a/n0, has 1"
+    assert (told.reason, told.missing, told.start) == (told_reason, (lacks,), None)
+    assert told.summary == f"pending; no node of any cluster can ever hold it: {lacks}; over; more"
+
+
+@pytest.mark.parametrize("reason", [WaitReason.FAULT, WaitReason.PLUGIN, WaitReason.PROMISED])
+def test_what_samplers_said_of_a_job_themselves_stays_the_reason(reason: WaitReason) -> None:
+    """They have looked at nodes that are newer than those told of; what is missing is told beside it."""
+    table = _table(NodeSpec(name="n0", total={"cpu": 1000}))
+    told = explain_by_nodes(_waiting(reason, "they say so"), _CLASS, {"a": table}, clusters={})
+    assert (told.reason, told.why, len(told.missing)) == (reason, "they say so", 1)
+
+
+def test_job_of_a_cordoned_queue_that_no_node_can_hold_is_told_both() -> None:
+    """The end of the cordon would not start it."""
+    table = _table(NodeSpec(name="n0", total={"cpu": 1000}))
+    told = explain_by_nodes(
+        _waiting(WaitReason.CORDONED, "its queue is cordoned"), _CLASS, {"a": table}, clusters={}, queue_cordon="by ann"
+    )
+    assert told.reason == WaitReason.MISMATCH
+    assert told.why.startswith("no node of any cluster can ever hold it: ")
+    assert told.why.endswith("; its queue is cordoned: by ann")
 
 
 def test_nothing_is_made_up_before_any_cluster_is_known() -> None:

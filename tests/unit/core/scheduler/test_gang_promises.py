@@ -70,8 +70,7 @@ class FullWorld:
 
     def gathered(self) -> GatheredNodes:
         """Return what is kept for the gang."""
-        gathered = self.world.state.promises.gathered
-        assert gathered is not None
+        (gathered,) = self.world.state.promises.gathered.values()
         assert gathered.handle == self.gang
         return gathered
 
@@ -121,7 +120,7 @@ def test_gang_starts_by_its_moment_though_others_passed_it() -> None:
     assert world.job_state(full.gang) == JobState.LEASED
     assert world.now_s < full.begun_s + 105
     pass_time(world, 1.0)
-    assert world.state.promises.gathered is None
+    assert not world.state.promises.gathered
     totals = world.state.totals
     assert (totals["promises_firm"], totals["promises_kept"], totals["firm_promises_broken"]) == (1, 1, 0)
 
@@ -174,7 +173,7 @@ def test_no_other_job_is_promised_a_node_that_is_kept_for_a_gang() -> None:
     report(world, small, ObjectState.RUNNING)
     world.submit(1, class_id=2)
     pass_time(world, 4.0)
-    assert world.state.promises.gathered is not None
+    assert world.state.promises.gathered
     world.submit(1, class_id=4, options=limit(500))
     pass_time(world, 10.0)
     assert not world.state.promises.standing
@@ -190,8 +189,7 @@ def test_gang_is_promised_what_is_expected_where_nothing_is_limited() -> None:
     report(world, jobs, ObjectState.RUNNING)
     world.submit(1, class_id=2)
     pass_time(world, 4.0)
-    gathered = world.state.promises.gathered
-    assert gathered is not None
+    (gathered,) = world.state.promises.gathered.values()
     assert gathered.kind is PromiseKind.EXPECTED
     report(world, jobs[:1], ObjectState.SUCCEEDED)
     (small,) = world.submit(1, class_id=4)

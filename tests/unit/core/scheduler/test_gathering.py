@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
+import pytest
 
 from argosy_core.job.reading.classes import GangGroup, SchedulingClass
 from argosy_core.job.states import JobState, ObjectState
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import RoundSettings, explain
+from argosy_core.scheduler.backfill import gathering
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -64,16 +66,16 @@ def test_gang_starts_beside_a_stream_of_small_jobs() -> None:
     assert busy.turns_until_started(40) < 40
     busy.world.now_s += 1.0
     busy.world.round()
-    assert busy.world.state.promises.gathered is None
+    assert not busy.world.state.promises.gathered
     assert not (busy.world.state.waits.reason == WaitReason.PROMISED).any()
 
 
 def test_only_as_many_nodes_are_kept_as_the_gang_needs() -> None:
     """The stream goes on beside them, and nodes of one cluster are enough."""
     busy = BusyWorld(RoundSettings(), cores=2, count=3)
-    while busy.world.state.promises.gathered is None:
+    while not busy.world.state.promises.gathered:
         busy.turn()
-    gathered = busy.world.state.promises.gathered
+    (gathered,) = busy.world.state.promises.gathered.values()
     assert (gathered.handle, len(gathered.nodes)) == (busy.gang, 2)
     told = explain(busy.world.state, busy.gang, busy.world.now_s)
     assert told is not None
@@ -92,14 +94,13 @@ def test_nodes_are_kept_for_nobody_once_the_gang_is_gone_or_held_or_has_had_them
         busy = BusyWorld(RoundSettings())
         for _ in range(8):
             busy.turn()
-        first = busy.world.state.promises.gathered
-        assert first is not None
+        first = busy.world.state.promises.gathered[busy.gang]
         if act == "wait":
             busy.world.now_s += 3600.0
         else:
             getattr(busy.world, act)([busy.gang])
         busy.turn()
-        assert busy.world.state.promises.gathered is not first
+        assert busy.world.state.promises.gathered.get(busy.gang) is not first
 
 
 def test_next_leader_goes_on_with_what_was_gathered() -> None:
@@ -107,11 +108,98 @@ def test_next_leader_goes_on_with_what_was_gathered() -> None:
     busy = BusyWorld(RoundSettings())
     for _ in range(8):
         busy.turn()
-    before = busy.world.state.promises.gathered
-    assert before is not None
+    before = busy.world.state.promises.gathered[busy.gang]
     busy.world.take_over()
-    after = busy.world.state.promises.gathered
-    assert after is not None
+    (after,) = busy.world.state.promises.gathered.values()
     assert (after.handle, set(after.nodes)) == (busy.gang, set(before.nodes))
     assert busy.turns_until_started(40) < 40
     assert np.all(busy.world.clusters["a"].ledger.nodes.free >= 0)
+
+
+class CrowdedWorld:
+    """Twelve nodes of four cores full of one-core jobs; a gang of six whole nodes waits, and gangs of two behind it.
+
+    What runs on the nodes that are kept for the large gang stays; elsewhere a job ends and another comes every second.
+
+    Args:
+        small_count: How many gangs of two nodes wait.
+    """
+
+    def __init__(self, small_count: int) -> None:
+        """Fill the nodes, and let time pass until the large gang has nodes that are kept for it."""
+        settings = RoundSettings(promise_after_s=1.0, non_preemptible_excess_ratio=1e9)
+        self.world = world = LeaderWorld(clusters={"a": 12}, settings=settings)
+        pod = SchedulingClass(requests=(("cpu", 4000),))
+        for class_id, count in ((2, 6), (3, 2)):
+            world.define_gang(class_id, GangGroup(pod=pod, minimum=count, maximum=count))
+        self.singles = deque(world.submit(48))
+        world.round()
+        (self.large,) = world.submit(1, class_id=2)
+        while self.large not in world.state.promises.gathered:
+            self._pass_second()
+        self.small = world.submit(small_count, class_id=3)
+
+    def kept_for(self, handle: int) -> set[str]:
+        """Return the nodes that are kept for a gang."""
+        gathered = self.world.state.promises.gathered.get(handle)
+        return set() if gathered is None else set(gathered.nodes)
+
+    def turn(self) -> None:
+        """Let a second pass in which a job ends on a node that is not kept for the large gang, and another comes."""
+        world, large = self.world, self.kept_for(self.large)
+        running = [one for one in self.singles if world.job_state(one) == JobState.LEASED]
+        ended = next(one for one in running if world.place(one)[1] not in large)
+        for state in (ObjectState.RUNNING, ObjectState.SUCCEEDED):
+            world.report("a", [Report(handle=ended, state=int(state))])
+        self.singles.remove(ended)
+        self.singles += world.submit(1)
+        self._pass_second()
+
+    def _pass_second(self) -> None:
+        self.world.now_s += 1.0
+        self.world.tell_news()
+        self.world.round()
+
+    def small_starts_within(self, turns: int) -> bool:
+        """Return whether the first small gang starts within some seconds."""
+        for _ in range(turns):
+            self.turn()
+            if self.world.job_state(self.small[0]) == JobState.LEASED:
+                return True
+        return False
+
+
+def test_small_gang_starts_on_other_nodes_while_a_large_one_gathers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The large one keeps its nodes meanwhile; if only one gang gathered at a time, the small one would not start."""
+    crowded = CrowdedWorld(1)
+    kept = crowded.kept_for(crowded.large)
+    assert len(kept) == 6
+    assert crowded.small_starts_within(60)
+    assert crowded.kept_for(crowded.large) == kept
+    runs = crowded.world.job(crowded.small[0]).runs.values()
+    assert not kept & {run.node for run in runs}
+    monkeypatch.setattr(gathering, "MOST_GATHERED", 1)
+    assert not CrowdedWorld(1).small_starts_within(60)
+
+
+def test_no_node_is_kept_for_two_gangs_and_half_of_what_the_first_leaves_stays_for_small_jobs() -> None:
+    """Of twelve nodes the first has six; of the other six three may be kept, so one gang of two gathers at a time."""
+    crowded, most = CrowdedWorld(6), 0
+    for _ in range(40):
+        crowded.turn()
+        gathered = crowded.world.state.promises.gathered.values()
+        names = [name for one in gathered for name in one.nodes]
+        assert len(names) == len(set(names)) <= 8
+        most = max(most, len(gathered))
+    assert most == 2
+
+
+def test_next_leader_keeps_the_nodes_of_every_gang_apart() -> None:
+    """Each gang has its own, as before."""
+    crowded = CrowdedWorld(1)
+    while not crowded.kept_for(crowded.small[0]):
+        crowded.turn()
+    gangs = (crowded.large, crowded.small[0])
+    before = [crowded.kept_for(gang) for gang in gangs]
+    crowded.world.take_over()
+    assert [crowded.kept_for(gang) for gang in gangs] == before

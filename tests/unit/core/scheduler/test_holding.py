@@ -8,7 +8,7 @@ import pytest
 from argosy_core.job.reading.options import UNSET
 from argosy_core.job.states import JobEventKind, JobStage, JobState, ObjectState
 from argosy_core.placement import WaitReason
-from argosy_core.scheduler import count_waiting, explain, next_due_s, shares, standings
+from argosy_core.scheduler import count_waiting, explain, next_due_s, pending_handles, shares, standings
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -53,6 +53,8 @@ def test_standings_of_many_jobs_are_those_that_each_is_explained_with() -> None:
         JobStage.IN_FLIGHT
     ) == 1
     assert found[held[0]] == (JobStage.QUEUED, WaitReason.HELD)
+    pending = sorted(handle for handle, (stage, _) in found.items() if stage == JobStage.PENDING)
+    assert pending_handles(world.state) == pending != []
 
 
 def test_explanation_and_counts_say_that_a_job_is_held() -> None:

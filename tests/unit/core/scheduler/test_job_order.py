@@ -86,3 +86,39 @@ def test_an_order_that_nobody_knows_is_refused() -> None:
     """With the names of those there are."""
     with pytest.raises(InvalidRequest, match="job_order is fastest, but must be one of submit, smallest-area"):
         RoundSettings(job_order="fastest")
+
+
+def test_a_lead_by_size_brings_large_jobs_forward_by_as_much_and_no_more() -> None:
+    """With 100 s for each doubling, a job of twice the size goes before what came up to 100 s earlier."""
+    settings = replace(SMALLEST, job_order="submit", size_lead_s=100.0)
+    world = LeaderWorld(clusters={"a": 1}, node_amounts={"cpu": 2000, "memory": 16 << 30}, settings=settings)
+    world.define_class(2, cpu=2000)
+    [running] = world.submit(1, class_id=2)
+    assert world.round().handle.tolist() == [running]
+    [oldest] = world.submit(1)
+    world.now_s += 50.0
+    [small] = world.submit(1)
+    world.now_s += 99.0
+    [large] = world.submit(1, class_id=2)
+    assert next_after(world, running) == [oldest, small]
+    world.report("a", [Report(handle=oldest, state=ObjectState.SUCCEEDED)])
+    [late] = world.submit(1)
+    assert next_after(world, small) == [large]
+    assert next_after(world, large) == [late]
+
+
+def test_a_change_of_the_lead_holds_for_jobs_that_wait_already() -> None:
+    """In both directions, and priorities come before it."""
+    without = replace(SMALLEST, job_order="submit")
+    world = LeaderWorld(clusters={"a": 1}, node_amounts={"cpu": 2000, "memory": 16 << 30}, settings=without)
+    world.define_class(2, cpu=2000)
+    handles = [world.submit(1, class_id=class_id)[0] for class_id in (2, 1, 2, 1, 2)]
+    [urgent] = world.submit(1, priority=1, class_id=2)
+    first, small, large, other, last = handles
+    assert world.round().handle.tolist() == [urgent]
+    change_settings(world.state, replace(without, size_lead_s=10.0), world.now_s)
+    assert next_after(world, urgent) == [first]
+    assert next_after(world, first) == [large]
+    change_settings(world.state, without, world.now_s)
+    assert next_after(world, large) == [small, other]
+    assert small < large < other < last

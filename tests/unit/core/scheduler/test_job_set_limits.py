@@ -48,6 +48,17 @@ def test_no_more_jobs_of_a_set_run_than_they_say() -> None:
     world.check()
 
 
+def test_job_that_no_node_can_hold_is_counted_so_though_a_limit_is_reached() -> None:
+    """The end of the limit would not start it."""
+    world = LeaderWorld()
+    world.define_class(7, cpu=1 << 30)
+    world.submit(5, options=at_once(1))
+    world.submit(2, options=at_once(1), class_id=7)
+    world.round()
+    counts = count_waiting(world.state)
+    assert (counts[WaitReason.LIMIT], counts[WaitReason.MISMATCH], counts[WaitReason.NONE]) == (4, 2, 0)
+
+
 def test_a_limit_of_one_set_holds_back_no_other_job_of_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if more wait before it than are looked at in one round; reasons of jobs of one class are told apart."""
     monkeypatch.setattr(limits, "_MOST_LOOKED_AT", 64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -70,10 +71,37 @@ def test_expected_start_lies_between_the_pool_for_its_queue_and_its_share_alone(
     assert told.start is not None
     assert told.start.earliest_s - world.now_s == pytest.approx(100.0 + 4 * 100.0 / 8.0)
     assert told.start.latest_s - world.now_s == pytest.approx(100.0 + 4 * 100.0 / 6.0)
+    assert told.start.earliest_s <= told.start.likely_s <= told.start.latest_s
     set_queues(world.state, [QueueView(queue_id=1, name="alice", weight=0.0)])
     unweighted = _explained(world, waiting[4]).start
     assert unweighted is not None
-    assert unweighted.latest_s == math.inf
+    assert (unweighted.latest_s, unweighted.likely_s) == (math.inf, math.inf)
+
+
+def test_expected_start_is_most_likely_by_the_medians_of_what_was_learned() -> None:
+    """Of the runs before, a third took 10 s, a third 100 s and a third 1,000 s: so do those that must end first."""
+    learning = replace(_SETTINGS, promised_nodes_ratio=0.05, promise_after_s=1e9)
+    world = LeaderWorld(clusters={"a": 2}, queues={"alice": 3.0, "bob": 1.0}, settings=learning)
+    world.define_class(2, cpu=1000)
+    for run_time_s in (10.0, 100.0, 1000.0) * 12:
+        [handle] = world.submit(1, class_id=2)
+        world.round()
+        world.report(world.place(handle)[0], [Report(handle=handle, state=ObjectState.RUNNING)])
+        world.now_s += run_time_s
+        world.report(world.place(handle)[0], [Report(handle=handle, state=ObjectState.SUCCEEDED)])
+    world.submit(8, class_id=2)
+    world.round()
+    waiting = world.submit(4, class_id=2)
+    world.round()
+    for handle in waiting:
+        band = _explained(world, handle).start
+        assert band is not None
+        earliest_s, likely_s, latest_s = (
+            moment_s - world.now_s for moment_s in (band.earliest_s, band.likely_s, band.latest_s)
+        )
+        assert 10.0 <= earliest_s <= 20.0
+        assert 100.0 <= likely_s <= 120.0
+        assert latest_s >= 1000.0
 
 
 def test_start_of_a_job_that_somebody_keeps_is_not_guessed() -> None:

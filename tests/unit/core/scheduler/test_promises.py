@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from argosy_core.backfill import PromiseKind
 from argosy_core.job.states import ObjectState
 from argosy_core.job.tables.members import Members
+from argosy_core.leader.instructions import SendCommit
 from argosy_core.placement import WaitReason
 from argosy_core.scheduler import PromisedStart, RoundSettings, explain, next_due_s
 from argosy_testkit.leader_world import LeaderWorld
@@ -175,6 +177,34 @@ def test_a_job_that_needs_no_more_than_is_spare_goes_first() -> None:
     assert [bool(world.job(handle).runs) for handle in later] == [True, False]
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_no_more_jobs_may_come_to_a_promised_node_than_is_spare_there(seed: int) -> None:
+    """Be it as the last of their candidates: whoever loses those before it would delay the promised job."""
+    settings = replace(SETTINGS, commit_candidate_count=3)
+    node_amounts = {"cpu": 6000, "memory": 16 << 30}
+    world = LeaderWorld(clusters={"a": 4}, node_amounts=node_amounts, settings=settings, seed=seed)
+    world.define_class(5, cpu=5000)
+    first = world.submit(12, options=LIMIT_100)
+    world.round()
+    begin(world, first)
+    assert Counter(Counter(world.place(handle)[1] for handle in first).values()) == {3: 4}
+    [large] = world.submit(1, class_id=5)
+    pass_time(world, 3.0)
+    node = promised(world, large).node
+    world.said.clear()
+    world.submit(4, class_id=1)
+    pass_time(world, 1.0)
+    names = world.state.clusters.nodes[0]
+    candidates = [
+        names.translate(request.candidate[begin:end]).tolist()
+        for request in [one.request for one in world.said if isinstance(one, SendCommit)]
+        for begin, end in pairwise(request.offset.tolist())
+    ]
+    assert len(candidates) == 4
+    assert max(map(len, candidates)) > 1
+    assert sum(node in one for one in candidates) <= 1
+
+
 def test_the_promised_job_starts_as_soon_as_there_is_room() -> None:
     """Its promise is kept then, whoever has come meanwhile."""
     world, small, large = half_full()
@@ -231,6 +261,52 @@ def test_an_expected_moment_that_passes_breaks_the_promise_and_another_is_given(
     assert promised(world, large).moment_s > world.now_s
 
 
+def test_a_node_whose_runs_take_longer_than_expected_stays_promised() -> None:
+    """Else it would be given away in the moment in which it is almost empty."""
+    world, _, large = half_full(options=(-1, -1, 20))
+    pass_time(world, 3.0)
+    promise = promised(world, large)
+    while not world.state.totals["promises_broken_late"]:
+        pass_time(world, 0.5)
+    again = promised(world, large)
+    assert (again.cluster, again.node, again.kind) == (promise.cluster, promise.node, PromiseKind.EXPECTED)
+    assert again.moment_s > promise.moment_s
+
+
+@pytest.mark.parametrize(("estimate_s", "is_promised"), [(8, False), (1000, True)], ids=["soon", "late"])
+def test_a_head_is_promised_nothing_while_a_run_of_its_own_kind_ends_soon(
+    estimate_s: int, *, is_promised: bool
+) -> None:
+    """That room is its own as a waiting head, and a promise would keep others from another node."""
+    world = LeaderWorld(clusters={"a": 3}, settings=replace(SETTINGS, wait_expiry_s=10.0))
+    world.define_class(4, cpu=4000)
+    whole = world.submit(1, class_id=4, options=(-1, -1, estimate_s))
+    world.round()
+    begun = world.submit(4, options=LIMIT_100)
+    world.round()
+    begin(world, whole + begun)
+    [large] = world.submit(1, class_id=4)
+    pass_time(world, 4.0)
+    assert world.state.heads.size or is_promised
+    assert (large in world.state.promises.standing) == is_promised
+
+
+def test_a_queue_below_its_share_is_promised_as_many_starts_as_it_is_short_of() -> None:
+    """Two of four nodes are its own; one promise after the other would take as many times as long."""
+    settings = replace(SETTINGS, non_preemptible_excess_ratio=1e9)
+    world = LeaderWorld(clusters={"a": 4}, queues={"small": 1.0, "large": 1.0}, settings=settings)
+    world.define_class(4, cpu=4000)
+    small = world.submit(16, queue=1, options=LIMIT_100)
+    world.round()
+    begin(world, small)
+    world.submit(16, queue=1, options=LIMIT_100)
+    large = world.submit(3, class_id=4, queue=2)
+    while not world.state.promises.standing:
+        pass_time(world, 0.5)
+    assert sorted(world.state.promises.standing) == large[:2]
+    assert len({promised(world, handle).node for handle in large[:2]}) == 2
+
+
 def test_a_promise_ends_with_its_job() -> None:
     """A job that is cancelled keeps nobody from its node."""
     world, _, large = half_full()
@@ -274,6 +350,26 @@ def test_a_job_for_which_one_run_has_to_end_is_promised_nothing() -> None:
     pass_time(world, 15.0)
     assert world.state.heads.size == 1
     assert world.state.promises.standing == {}
+
+
+@pytest.mark.parametrize("is_promised", [False, True])
+def test_room_that_one_run_leaves_is_promised_where_the_pool_says_so(is_promised: bool) -> None:  # noqa: FBT001
+    """Then what lasts longer is not begun on what is free there already; a single setting decides."""
+    world = LeaderWorld(clusters={"a": 1}, settings=replace(SETTINGS, promise_one_run=is_promised))
+    for class_id in (3, 4):
+        world.define_class(class_id, cpu=1000 * class_id)
+    [begun] = world.submit(1, class_id=3, options=LIMIT_100)
+    world.round()
+    begin(world, [begun])
+    [large] = world.submit(1, class_id=4)
+    pass_time(world, 15.0)
+    assert [*world.state.promises.standing] == [large] * is_promised
+    [long] = world.submit(1, options=(-1, 1000, -1))
+    pass_time(world, 2.0)
+    [short] = world.submit(1, options=(-1, 10, -1), priority=1)
+    pass_time(world, 15.0)
+    started = {handle for handle, _ in world.live_runs("a")} - {begun}
+    assert started == ({short} if is_promised else {long})
 
 
 def test_a_job_that_its_cap_holds_back_has_its_turn_for_what_its_queues_own_run_leaves() -> None:

@@ -210,3 +210,16 @@ def test_runs_that_ended_long_before_their_limits_are_forgotten() -> None:
         handles = started(world, 160)
         world.report("a", [Report(handle=handle, state=ObjectState.SUCCEEDED) for handle in handles])
     assert len(world.state.time_limits) <= 1024 + 2 * 160
+
+
+def test_limit_of_a_run_that_has_ended_is_no_reason_for_a_round() -> None:
+    """Most runs end before their limits: time passes up to the limit of the next one that goes on."""
+    world = LeaderWorld(clusters={"a": 40})
+    ended = started(world, 7)
+    world.now_s += 10
+    started(world, 2)
+    began_s = world.now_s
+    world.report("a", [Report(handle=handle, state=ObjectState.SUCCEEDED) for handle in ended])
+    world.round()
+    assert next_due_s(world.state, world.now_s) == pytest.approx(began_s + LIMIT_S)
+    assert len(world.state.time_limits) == 2

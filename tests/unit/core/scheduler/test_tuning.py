@@ -63,7 +63,7 @@ def test_reasons_and_estimates_noted_from_then_on_follow() -> None:
     world = LeaderWorld(settings=_SETTINGS)
     change_settings(world.state, replace(_SETTINGS, wait_expiry_s=3.0, assumed_run_time_s=7.0), world.now_s)
     assert world.state.waits.expiry_s == 3.0
-    assert world.state.run_history.estimate_s(np.zeros((1, 4), dtype=np.int64)).tolist() == [7.0]
+    assert world.state.run_history.estimate_s(np.zeros((1, 6), dtype=np.int64)).tolist() == [7.0]
 
 
 def test_settings_do_not_change_in_the_middle_of_a_round() -> None:

@@ -27,6 +27,7 @@ from argosy_core.scheduler import (
     set_queues,
     shares,
 )
+from argosy_core.scheduler.memory.waits import WaitTable
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -173,6 +174,18 @@ def test_reason_to_wait_holds_for_as_long_as_the_settings_say(expiry_s: float) -
     """Ten seconds by default; a pool whose streams lose nothing may take its time."""
     world, _, _ = _full(replace(_SETTINGS, wait_expiry_s=expiry_s))
     assert next_due_s(world.state, world.now_s) == world.now_s + expiry_s
+
+
+def test_moment_of_a_reason_that_has_ended_is_no_reason_for_a_round() -> None:
+    """What has got room meanwhile is not waited for: the next moment is that of a reason that holds."""
+    waits = WaitTable(10.0)
+    waits.ensure(2, 1)
+    no_room, unsaid = np.array([WaitReason.NO_ROOM], dtype=np.int8), np.zeros(1)
+    for row, now_s in enumerate((0.0, 8.0)):
+        waits.wait(np.array([row]), 0, no_room, retry_after_s=unsaid, now_s=now_s)
+    assert waits.due_s(9.0) == 10.0
+    waits.wake(np.array([0]), 0, np.array([1]))
+    assert waits.due_s(10.0) == 18.0
 
 
 def test_news_in_the_middle_of_a_round_outlast_its_answers() -> None:

@@ -22,7 +22,7 @@ from argosy_testkit.fake_kube_api import ApiFault
 from argosy_testkit.fake_kube_api.lab import QUICK, FakeKubeLab
 from argosy_testkit.fake_kube_api.store import Document
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 50.0
 OTHER_UID = "99999999-0000-4000-8000-000000000000"
 
 

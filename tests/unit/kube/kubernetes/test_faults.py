@@ -263,7 +263,7 @@ async def test_slow_reader_loses_nothing(lab: FakeKubeLab) -> None:
     first = asyncio.ensure_future(anext(watch))
     await cluster.create_objects(make_create_batch([(number, 1) for number in range(count)], nodes=("nowhere",)))
     seen = read_events(await first)
-    async with asyncio.timeout(10), aclosing(watch):
+    async with asyncio.timeout(50), aclosing(watch):
         while len(seen) < count:
             await asyncio.sleep(0.005)
             seen += read_events(await anext(watch))
@@ -348,7 +348,7 @@ async def test_pod_deleted_by_force_is_told_once_and_let_go(lab: FakeKubeLab) ->
         cluster.watch_objects(Selector.OURS, version), lambda items: any(item.run[0] == 12 for item in items)
     )
     assert [item.run[0] for item in seen if item.change == Change.DELETED] == [11]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         await lab.api.wait_until(lambda: len(list(lab.api.store.all("pods"))) == 1)
     assert [item.run[0] for item in read_events(await cluster.list_objects(Selector.OURS))] == [12]
 
@@ -516,7 +516,7 @@ async def test_pod_that_nobody_has_bound_is_bound_by_whoever_sees_it(
     lab.api.faults.add(ApiFault(method="POST", path="/binding", status=403, count=2))
     successor = lab.open("one", binding="subresource")
     await successor.list_objects(Selector.OURS)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         await lab.api.wait_until(lambda: "nodeName" in next(lab.api.store.all("pods"))["spec"])
     (pod,) = lab.api.store.all("pods")
     assert pod["spec"]["nodeName"] == pod["metadata"]["annotations"]["argosy.dev/node"] == "node-a"
@@ -534,7 +534,7 @@ async def test_pod_that_goes_or_has_a_node_is_not_bound(lab: FakeKubeLab, monkey
     key = unbound["metadata"]["namespace"], unbound["metadata"]["name"]
     del lab.api.store.objects["pods"][key]
     lab.api.faults.seen.clear()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         # Nothing tells that a call came.
         while not (looks := [at for at, (_, path) in enumerate(lab.api.faults.seen) if path.endswith(key[1])]):  # noqa: ASYNC110
             await asyncio.sleep(0.002)
@@ -562,7 +562,7 @@ async def test_log_that_breaks_off_is_unavailable(lab: FakeKubeLab) -> None:
     """A kubelet that does not answer is no missing pod."""
     cluster = lab.open("one")
     await cluster.create_objects(make_create_batch([(11, 1)]))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         await lab.api.wait_until(lambda: next(lab.api.store.all("pods"))["status"]["phase"] == "Running")
     lab.api.faults.add(ApiFault(method="GET", path="/log", status=500))
     with pytest.raises(BackendUnavailable):

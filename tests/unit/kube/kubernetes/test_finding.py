@@ -79,7 +79,7 @@ async def test_pod_of_the_name_is_ours_by_its_annotation_its_labels_or_its_final
     found = read_events(await lab.open("one").find_objects(ASKED))
     assert [(item.run, item.uid.hex()) for item in found] == ([((11, 1, 0), uid)] if is_ours else [])
     if is_ours:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             await lab.api.wait_until(
                 lambda: OWN.items() <= next(lab.api.store.all("pods"))["metadata"]["labels"].items()
             )
@@ -156,7 +156,7 @@ async def test_config_map_that_loses_its_labels_is_not_told_as_gone_and_is_delet
         seen = read_events(await cluster.list_objects(Selector.OURS))
     assert {item.change for item in seen if item.kind == "ConfigMap"} <= {Change.ADDED, Change.MODIFIED}
     assert (11, 1, 0) in {item.run for item in seen}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         labels = lambda: next(lab.api.store.all("configmaps"))["metadata"]["labels"]  # noqa: E731 - read again and again
         await lab.api.wait_until(lambda: OWN.items() <= labels().items())
     result = await cluster.delete_objects(make_delete_batch(config_map))

@@ -68,7 +68,7 @@ async def listed_after_warnings(lab: FakeKubeLab) -> tuple[str | None, Detail | 
     following = asyncio.ensure_future(follow())
     try:
         before = len(lab.api.faults.seen)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             while sum("/events?" in path for _, path in lab.api.faults.seen[before:]) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         events: ObjectEvents = await cluster.list_objects(Selector.OURS)

@@ -59,7 +59,7 @@ async def test_no_more_calls_than_allowed_are_under_way() -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert most == 2
-    async with asyncio.timeout(5), limiter.turn(Priority.CREATE), limiter.turn(Priority.CREATE):
+    async with asyncio.timeout(50), limiter.turn(Priority.CREATE), limiter.turn(Priority.CREATE):
         pass
 
 

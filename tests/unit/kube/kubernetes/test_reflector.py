@@ -14,7 +14,7 @@ from argosy_testkit.cluster_batches import make_create_batch
 from argosy_testkit.cluster_contract import LAB_NODES, watch_until
 from argosy_testkit.fake_kube_api.lab import FakeKubeLab
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 50.0
 
 
 def node_watches(lab: FakeKubeLab) -> int:

@@ -24,8 +24,10 @@ from argosy_core.autoscale.events import (
 from argosy_core.errors import BackendUnavailable, InvalidRequest
 from argosy_core.reconcile.rendering import INSTALLATION_LABEL
 from argosy_kube.kubernetes.api.credentials import CredentialSource
+from argosy_kube.kubernetes.scaling.cgroups import NodeCgroups
 from argosy_kube.kubernetes.scaling.scaler import MetricsSource, PodScaler
 from argosy_kube.kubernetes.scaling.sizes import SCALED_POD, ScaledPod, out_of_memory_count, read_size, resize_patch
+from argosy_kube.opening import open_scaler
 from argosy_kube.scaler_port import PodEvent
 from argosy_testkit.fake_kube_api.faults import ApiFault
 from argosy_testkit.fake_kube_api.lab import QUICK, FakeKubeLab
@@ -199,7 +201,7 @@ async def followed(lab: FakeKubeLab) -> AsyncGenerator[Followed, None]:
     source = CredentialSource(path=str(lab.kubeconfig))
     scaler = PodScaler(source, installation="one", read_policy=read_policy, settings=QUICK, call_timeout_s=5.0)
     try:
-        async with asyncio.timeout(10), aclosing(scaler.follow()) as events:
+        async with asyncio.timeout(50), aclosing(scaler.follow()) as events:
             yield Followed(lab, scaler, events)
     finally:
         await scaler.close()
@@ -302,7 +304,7 @@ async def test_what_pods_use_is_read_from_kubelets_one_of_which_may_be_silent(la
         source, installation="one", read_policy=read_policy, settings=QUICK, metrics=MetricsSource.KUBELET_SUMMARY
     )
     try:
-        async with asyncio.timeout(10), aclosing(scaler.follow()) as events:
+        async with asyncio.timeout(50), aclosing(scaler.follow()) as events:
             followed = Followed(lab, scaler, events)
             uids = [followed.make("p"), followed.make("q", node="node-b")]
             for uid, name in zip(uids, "pq", strict=True):
@@ -316,6 +318,35 @@ async def test_what_pods_use_is_read_from_kubelets_one_of_which_may_be_silent(la
             lab.api.faults.add(ApiFault(path="/proxy", status=404, reason="NotFound", count=2))
             with pytest.raises(BackendUnavailable, match="reading metrics"):
                 await scaler.read_usage()
+    finally:
+        await scaler.close()
+
+
+async def test_an_agent_of_a_node_reads_its_cgroups_and_sees_no_other_nodes_pods(
+    lab: FakeKubeLab, tmp_path: Path
+) -> None:
+    """What the kernel counts is the pods of one machine; a node must be named."""
+    with pytest.raises(InvalidRequest, match="say as `node` on which"):
+        open_scaler(f"kubernetes:{lab.kubeconfig}", installation="one", metrics="cgroup")
+    source, cgroups = CredentialSource(path=str(lab.kubeconfig)), NodeCgroups("node-a", tmp_path)
+    scaler = PodScaler(source, installation="one", read_policy=read_policy, settings=QUICK, metrics=cgroups)
+    try:
+        async with asyncio.timeout(50), aclosing(scaler.follow()) as events:
+            followed = Followed(lab, scaler, events)
+            followed.make("other", node="node-b")
+            uid = followed.make("p")
+            await followed.until(PodSeen, uid=uid)
+            with pytest.raises(BackendUnavailable, match="no cgroup v2"):
+                await scaler.read_usage()
+            pod = tmp_path / "kubepods" / "burstable" / f"pod{uid}"
+            pod.mkdir(parents=True)
+            (tmp_path / "cgroup.controllers").touch()
+            for at in (1, 2):
+                (pod / "cpu.stat").write_text(f"usage_usec {10**9 * at}")
+                (pod / "memory.current").write_text("4096")
+                metrics = await scaler.read_usage()
+            assert (metrics.uids, metrics.memory_bytes.tolist()) == ((uid,), [4096.0])
+            assert metrics.load_cores[0] > 0
     finally:
         await scaler.close()
 

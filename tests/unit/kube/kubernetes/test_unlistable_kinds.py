@@ -76,7 +76,7 @@ async def test_right_that_goes_during_a_watch_is_told_and_nothing_is_missed_when
     lab.api.faults.add(fault)
     hidden: list[tuple[str, ...]] = []
     gone = 0
-    async with asyncio.timeout(10), aclosing(cluster.watch_objects(Selector.OURS, version)) as watch:
+    async with asyncio.timeout(50), aclosing(cluster.watch_objects(Selector.OURS, version)) as watch:
         async for events in watch:
             if not hidden or hidden[-1] != events.unlistable_kinds:
                 hidden.append(events.unlistable_kinds)

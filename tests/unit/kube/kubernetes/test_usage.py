@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from argosy_core.errors import BackendUnavailable
+from argosy_kube.kubernetes.scaling.cgroups import read_cgroups
 from argosy_kube.kubernetes.scaling.usage import (
     KubeletPageReader,
     KubeletSummaryReader,
@@ -18,6 +21,7 @@ from argosy_kube.kubernetes.scaling.usage import (
 )
 
 KEY = ("team-a", "train-0")
+UID = "3b0c1f7e-5a52-4c1e-9d8a-0f2f6d1e7c11"
 Answer = Callable[[float | None, float | None, float], bytes]
 """Makes an answer of cores and bytes that one pod uses (None: not told) after so many seconds."""
 
@@ -61,10 +65,40 @@ def page(cores: float | None, used: float | None, at_s: float) -> bytes:
     return "\n".join([*lines, "resource_scrape_error 0"]).encode()
 
 
+def cgroups(cores: float | None, used: float | None, at_s: float) -> bytes:
+    """Return what the kernel has of a pod under a kubelet's systemd driver, with cached files of which half is idle."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        return read_cgroups(make_cgroup(root, cores, used, at_s), [(UID, *KEY), (UID[:-1] + "0", "x", "y")])
+
+
+def make_cgroup(root: Path, cores: float | None, used: float | None, at_s: float, *, driver: str = "systemd") -> Path:
+    """Make the folders of a node with one burstable pod; return their root."""
+    within = {
+        "systemd": f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice",
+        "cgroupfs": f"kubepods/burstable/pod{UID}",
+        "guaranteed": f"kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice",
+    }[driver]
+    (root / "cgroup.controllers").write_text("cpu memory\n")
+    pod = root / within
+    pod.mkdir(parents=True)
+    if cores is not None:
+        (pod / "cpu.stat").write_text(f"usage_usec {round(cores * at_s * 1e6)}\nuser_usec 1\nsystem_usec 1\n")
+    if used is not None:
+        (pod / "memory.current").write_text(f"{round(used) + 4096}\n")
+        (pod / "memory.stat").write_text("anon 1\nfile 8192\ninactive_file 4096\nactive_file 4096\n")
+    return root
+
+
 SOURCES = pytest.mark.parametrize(
     ("make", "answer"),
-    [(MetricsApiReader, metrics_api), (KubeletSummaryReader, summary), (KubeletPageReader, page)],
-    ids=["metrics API", "kubelet summary", "kubelet page"],
+    [
+        (MetricsApiReader, metrics_api),
+        (KubeletSummaryReader, summary),
+        (KubeletPageReader, page),
+        (KubeletPageReader, cgroups),
+    ],
+    ids=["metrics API", "kubelet summary", "kubelet page", "cgroups"],
 )
 
 
@@ -121,3 +155,24 @@ def test_quantities_that_are_none_are_no_numbers() -> None:
     text = metrics_api(1.0, 1024.0, 0.0).replace(b'"1Ki"', b'"lots"')
     use = MetricsApiReader().read(text, 1.0)[KEY]
     assert (use.load_cores, math.isnan(use.memory_bytes)) == (1.0, True)
+
+
+@pytest.mark.parametrize("driver", ["systemd", "cgroupfs", "guaranteed"])
+def test_cgroups_are_found_where_either_driver_of_kubelets_puts_them(tmp_path: Path, driver: str) -> None:
+    """A guaranteed pod has no folder of its class above it."""
+    page = read_cgroups(make_cgroup(tmp_path, 2.0, 1e6, 10.0, driver=driver), [(UID, *KEY)])
+    assert KubeletPageReader().read(page, 1.0)[KEY].memory_bytes == 1e6
+
+
+def test_cgroups_of_which_nothing_can_be_read_are_an_error_of_the_source_or_tell_nothing(tmp_path: Path) -> None:
+    """What is not mounted says so; a pod that ends while it is read, or whose counts are none, is not told."""
+    with pytest.raises(BackendUnavailable, match=r"is no cgroup v2"):
+        read_cgroups(tmp_path, [])
+    (tmp_path / "cgroup.controllers").touch()
+    with pytest.raises(BackendUnavailable, match="no pods of a kubelet"):
+        read_cgroups(tmp_path, [(UID, *KEY)])
+    root = make_cgroup(tmp_path, None, None, 1.0)
+    (pod,) = root.glob("kubepods.slice/*/*")
+    (pod / "cpu.stat").write_text("usage_usec many")
+    (pod / "memory.current").touch()
+    assert read_cgroups(root, [(UID, *KEY)]) == b""

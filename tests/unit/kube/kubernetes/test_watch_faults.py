@@ -28,7 +28,7 @@ async def test_dropped_watch_goes_on_without_gap_and_without_its_reader_noticing
     version = (await cluster.list_objects(Selector.OURS)).version
     await cluster.create_objects(make_create_batch([(11, 1)]))
     seen: list[SeenObject] = []
-    async with asyncio.timeout(10), aclosing(cluster.watch_objects(Selector.OURS, version)) as watch:
+    async with asyncio.timeout(50), aclosing(cluster.watch_objects(Selector.OURS, version)) as watch:
         async for events in watch:
             seen += read_events(events)
             runs = [item.run[0] for item in seen if item.change == Change.ADDED]

@@ -76,3 +76,26 @@ def test_changes_are_read_once_shortly_before_the_next_round_may_begin() -> None
     assert pause_s(0.02, to_round_s=0.15) == pytest.approx(0.14)
     assert pause_s(0.02, to_round_s=0.025) == 0.02
     assert pause_s(0.02, to_round_s=-1.0) == 0.02
+
+
+def test_changes_of_a_pool_where_nothing_happens_are_read_less_often() -> None:
+    """As often as ever for 2 s after a change, then ever less, down to a fifth."""
+    assert pause_s(0.02, to_round_s=-1.0, quiet_s=2.0) == 0.02
+    assert pause_s(0.02, to_round_s=-1.0, quiet_s=5.0) == pytest.approx(0.05)
+    assert pause_s(0.02, to_round_s=-1.0, quiet_s=3600.0) == pytest.approx(0.1)
+    assert pause_s(0.02, to_round_s=1.0, quiet_s=3600.0) == pytest.approx(0.99)
+
+
+async def test_quiet_time_ends_with_a_change_and_with_nothing_else() -> None:
+    """A read that finds nothing leaves it as it was."""
+    store = SlowStore()
+    store.visible = []
+    reader = ChangeReader(Driver(new_intake()), store, LeaderNotes("default"), None)  # type: ignore[arg-type]
+    began_s = reader.last_change_s
+    store.let_go.set()
+    await reader.read(10)
+    assert reader.last_change_s == began_s
+    store.visible = [(1, b"")]
+    store.let_go.set()
+    await reader.read(10)
+    assert reader.last_change_s > began_s

@@ -39,14 +39,25 @@ def test_what_is_set_is_laid_over_the_configuration() -> None:
     assert hot.take(None) is None
 
 
+def test_pool_that_is_set_to_pack_fills_the_best_node_first() -> None:
+    """Its decision phase is made anew, as samplers rank by another score from the next round on."""
+    changed = _hot().take(_row(1, {"leader.round.node_score": "fewest-nodes"}))
+    assert changed is not None
+    assert changed.round.node_score == "fewest-nodes"
+    assert changed.decision_profile is not None
+    assert not changed.decision_profile.spread
+
+
 def test_rules_for_permits_are_set_by_their_keys_with_amounts_of_nodes() -> None:
     """A semicolon parts the amounts of a node, since commas part nodes; they read back as they are shown."""
     hot = _hot()
     said = {"watermark": "0.8", "node_system": "n1=cpu=1;memory=2Gi,n2=cpu=2;memory=1Gi"}
+    said |= {"lease_s": "3", "margin_s": "5", "rises_per_s": "2"}
     changed = hot.take(_row(1, {f"leader.round.permits.{name}": text for name, text in said.items()}))
     assert changed is not None
     settings = PermitSettings().under(changed.round.permits)
     assert (settings.watermark_ratio, settings.node_system["n1"]) == (0.8, (1000, 2 << 30))
+    assert (settings.lease_s, settings.margin_s, settings.rises_per_s) == (3.0, 5.0, 2.0)
     assert value_texts(hot.present)["leader.round.permits.node_system"] == said["node_system"]
 
 

@@ -9,7 +9,7 @@ from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.tables.members import Members
 from argosy_core.queueing import StoredWeight
-from argosy_core.scheduler.columns.messages import PromiseColumns, RoundStateColumns
+from argosy_core.scheduler.columns.messages import PromiseColumns, RoundStateColumns, ShrinkColumns
 from argosy_core.scheduler.outgoing.effects import LeasePlan
 from argosy_server.leader.log.codec import decode_changes, decode_lease_batch, encode_lease_batch, encode_marker
 
@@ -45,6 +45,12 @@ def _plan() -> LeasePlan:
                 clusters=("c1",),
                 nodes=("n2",),
             ),
+            shrinks=ShrinkColumns(
+                stopping=Members.of([14, 14], [1, 1], np.array([3, 4])),
+                handle=np.array([14], dtype=np.int64),
+                until_us=np.array([100], dtype=np.int64),
+                pause_us=np.array([60], dtype=np.int64),
+            ),
         ),
         releases=(),
         charge_core_s=np.array([0, 600], dtype=np.int64),
@@ -73,6 +79,9 @@ def test_a_lease_batch_survives_the_log() -> None:
     promises = plan.round_state.promises
     assert (promises.handle.tolist(), promises.kind.tolist(), promises.time_us.tolist()) == ([13], [1], [99])
     assert (promises.clusters, promises.nodes) == (("c1",), ("n2",))
+    shrinks = plan.round_state.shrinks
+    assert shrinks.stopping.pairs() == _plan().round_state.shrinks.stopping.pairs()
+    assert (shrinks.handle.tolist(), shrinks.until_us.tolist(), shrinks.pause_us.tolist()) == ([14], [100], [60])
 
 
 def test_a_marker_is_known_as_one() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from argosy_core.errors import BackendUnavailable
-from argosy_eventlog import MemoryLog
 from argosy_server.leader.log.trimming import LogTrimmer
+from argosy_testkit.memory_log import MemoryLog
 
 
 class GappyLog(MemoryLog):

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from argosy_core.errors import BackendUnavailable
-from argosy_eventlog.memory import MemoryLog
 from argosy_server.leader.log.publishing import ATTEMPT_S, Publisher
 from argosy_store.terms.leader import LogState
+from argosy_testkit.memory_log import MemoryLog
 
 
 class AwayLog(MemoryLog):

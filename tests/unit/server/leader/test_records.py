@@ -17,7 +17,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.tables.members import Members
 from argosy_core.leader.records import split_plan
 from argosy_core.scheduler.columns.messages import RoundStateColumns
-from argosy_core.scheduler.outgoing.effects import LeasePlan
+from argosy_core.scheduler.outgoing.effects import AddedMembers, LeasePlan
 from argosy_server.leader.log.codec import DecodedRecord, decode_lease_batch, encode_lease_batch
 
 
@@ -52,6 +52,29 @@ def _published(plan: LeasePlan, max_bytes: int) -> tuple[list[bytes], list[Decod
         for sequence, record in enumerate(split_plan(plan, max_bytes), 10)
     ]
     return payloads, [decode_lease_batch(payload) for payload in payloads]
+
+
+def test_members_that_runs_get_stand_in_one_record_as_they_were() -> None:
+    """However the leases beside them are parted; a member that stands twice is refused."""
+    added = AddedMembers(
+        members=Members.of([1, 1, 2], [1, 1, 3], np.array([1025, 7, 2])),
+        cluster=np.array([0, 0, 1], dtype=np.int32),
+        node=np.array([1, 0, 1], dtype=np.int32),
+        clusters=("c1", "c2"),
+        nodes=("n1", "n2"),
+    )
+    plan = replace(_plan(40, 2, 1, 5), added=added)
+    _, records = _published(plan, 2_000)
+    assert len(records) > 1
+    (found,) = [record.plan.added for record in records if record.plan.added is not None]
+    assert found.members.pairs() == added.members.pairs()
+    assert (found.cluster.tolist(), found.node.tolist()) == ([0, 0, 1], [1, 0, 1])
+    assert (found.clusters, found.nodes) == (added.clusters, added.nodes)
+    _, (alone,) = _published(replace(_plan(0, 0, 0, 0), added=added), 1)
+    assert alone.plan.added is not None
+    twice = replace(plan, added=added.take(np.array([0, 0])))
+    with pytest.raises(InvalidRequest, match="twice"):
+        _published(twice, 4_000_000)
 
 
 def test_a_plan_that_fits_is_one_record() -> None:

@@ -64,7 +64,7 @@ def new_session(cluster: str = "c1") -> SyncSession:
 async def run_until(sender: RowSender, condition: Any) -> None:
     """Let the sender work until something is so."""
     running = asyncio.create_task(sender.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while not condition():
             assert not running.done()
             await asyncio.sleep(0)

@@ -10,9 +10,21 @@ import pytest
 
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.errors import BackendUnavailable
+from argosy_core.job.tables.members import Members
 from argosy_core.leader.events import AmountsHeld, Event, Role, Session
+from argosy_core.leader.instructions import SendCordons, SendReleases, SendSample
+from argosy_core.placement import SampleRequest
+from argosy_core.scheduler import ClusterRuns
 from argosy_server.leader.sessions.samplers import SamplerService, SamplerSession
 from argosy_server.leader.settings import LeaderSettings
+
+SAMPLE = SampleRequest(
+    class_ids=np.array([1], np.int32),
+    wanted=np.ones(1, np.int32),
+    complete=np.zeros(1, np.int8),
+    resources=("cpu",),
+    nodes_to_sample_ratio=0.5,
+)
 
 
 class TakingOver:
@@ -65,3 +77,25 @@ async def test_what_members_hold_reaches_the_term() -> None:
     assert isinstance(event, AmountsHeld)
     assert event.held.members.pairs() == [(7, 1)]
     assert (event.held.names, event.held.amounts.tolist()) == (("cpu", "memory"), [[500, -1]])
+
+
+@pytest.mark.parametrize("kinds", [["sample"], ["release", "sample"]])
+async def test_releases_come_with_the_request_to_samplers_that_read_them_there(kinds: list[str]) -> None:
+    """What ended is told first either way, and once; one behind which something else is in line stays by itself."""
+    key, joins_releases = Session("c", Role.SAMPLER, 1, 1), len(kinds) == 1
+    session = SamplerSession(key, joins_releases=joins_releases)
+    runs = ClusterRuns(cluster="c", members=Members.of([7], [1]))
+    sample = SendSample(session=key, request=SAMPLE, classes=())
+    session.send_releases(SendReleases(session=key, runs=runs))
+    session.send_sample(sample)
+    assert [message.WhichOneof("message") for message in session._waiting] == kinds
+    told = session._waiting[0]
+    release = told.sample.release if joins_releases else told.release
+    assert np.frombuffer(release.handle_column, "<i8").tolist() == [7]
+    session._waiting.clear()
+    session.send_sample(sample)
+    assert not session._waiting[0].sample.HasField("release")
+    session.send_releases(SendReleases(session=key, runs=runs))
+    session.send_cordons(SendCordons(session=key, nodes=()))
+    session.send_sample(sample)
+    assert [message.WhichOneof("message") for message in session._waiting] == ["sample", "release", "cordons", "sample"]

@@ -55,7 +55,7 @@ async def test_transactions_are_stored_in_order_and_told_after_their_commit() ->
     await asyncio.sleep(0)
     assert told == []
     database.let_go.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         await done.wait()
     assert told == [1, 2]
     assert [effects.deleted_change_ids.tolist() for effects in database.applied] == [[1], [2]]  # type: ignore[union-attr]

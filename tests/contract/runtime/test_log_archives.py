@@ -18,8 +18,8 @@ import pytest
 from aiohttp import web
 
 from argosy_core.errors import BackendUnavailable
-from argosy_executor.archives import open_archive
-from argosy_executor.log_archive import KeptLog, LogArchive, LogArchiveSettings, log_key
+from argosy_runtime.log_archives.archive import KeptLog, LogArchive, LogArchiveSettings, log_key
+from argosy_runtime.log_archives.opening import open_archive
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -1,0 +1,34 @@
+"""Calls that cost little on a few elements say the same as NumPy's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from argosy_core.arrays import has_true, true_places
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.zeros(0, np.bool_),
+        np.zeros(3, np.bool_),
+        np.array([False, True, False, True]),
+        np.array([-1, 0], np.int64),
+        np.array([0.0, np.nan]),
+        np.array([True, False, True, False])[::2],
+    ],
+)
+def test_places_and_presence_of_what_is_true_are_told_as_numpy_does(values: npt.NDArray[Any]) -> None:
+    """Negative numbers and NaN count as true, empty columns and those with gaps are taken."""
+    assert true_places(values).tolist() == np.flatnonzero(values).tolist()
+    assert has_true(values) is bool(values.any())
+
+
+def test_presence_is_told_of_a_table() -> None:
+    """The last element counts, too, and a table without columns has nothing true."""
+    assert has_true(np.array([[0, 0], [0, -2]]))
+    assert not has_true(np.zeros((3, 0), np.bool_))
