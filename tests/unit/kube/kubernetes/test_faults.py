@@ -555,33 +555,6 @@ async def test_affinity_leaves_the_pod_to_kube_scheduler_on_one_node(lab: FakeKu
     assert pod["spec"]["affinity"]["nodeAffinity"][rule]["nodeSelectorTerms"] == [{**zone, "matchFields": [field]}]
 
 
-# --- logs -----------------------------------------------------------------------------------------------------------
-
-
-async def test_log_that_breaks_off_is_unavailable(lab: FakeKubeLab) -> None:
-    """A kubelet that does not answer is no missing pod."""
-    cluster = lab.open("one")
-    await cluster.create_objects(make_create_batch([(11, 1)]))
-    async with asyncio.timeout(50):
-        await lab.api.wait_until(lambda: next(lab.api.store.all("pods"))["status"]["phase"] == "Running")
-    lab.api.faults.add(ApiFault(method="GET", path="/log", status=500))
-    with pytest.raises(BackendUnavailable):
-        await anext(cluster.read_log(11, 1, 0, follow=False, tail_line_count=None))
-
-
-async def test_log_of_a_pod_that_has_not_begun_is_empty_or_waits(lab: FakeKubeLab) -> None:
-    """Without follow there is nothing yet; with it the lines come once there are some."""
-    cluster = lab.open("one")
-    bag = make_bag(make_pod(run_time="1s", simulated_start_delay="3s"))
-    await cluster.create_objects(make_create_batch([(11, 1)], bag=bag))
-    assert [piece async for piece in cluster.read_log(11, 1, 0, follow=False, tail_line_count=None)] == []
-    before = len(lab.api.faults.seen)
-    pieces = [piece async for piece in cluster.read_log(11, 1, 0, follow=True, tail_line_count=None)]
-    assert b"ended" in b"".join(pieces)
-    lists = [path for method, path in lab.api.faults.seen[before:] if method == "GET" and "labelSelector" in path]
-    assert len(lists) == 1, "who waits for a pod asks for it by its name"
-
-
 async def test_all_pods_counts_what_pods_ask_for_as_kubernetes_does(lab: FakeKubeLab) -> None:
     """Init containers, sidecars and overhead count."""
     lab.make_pod("plain", "node-a", {"limits": {"cpu": "250m"}})

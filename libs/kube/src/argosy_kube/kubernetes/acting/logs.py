@@ -73,7 +73,7 @@ async def read_pod_log(  # noqa: PLR0913 - what can be said of a log
     """
     try:
         pod = await _find(server, installation, run)
-        name = _container(pod, container)
+        uid, name = pod.metadata.uid, _container(pod, container)
         place = pod.metadata.namespace, pod.metadata.name
         wait_s = _FIRST_POLL_S
         while not _has_begun(pod, name):
@@ -83,6 +83,8 @@ async def read_pod_log(  # noqa: PLR0913 - what can be said of a log
             wait_s = min(2.0 * wait_s, _LONGEST_POLL_S)
             # One object by name costs an API server next to nothing; a list by labels looks at all of them.
             pod = decode(POD, await server.call("GET", PODS.path(*place), priority=Priority.READ))
+            if pod.metadata.uid != uid:
+                raise NotFound("the pod went, and another one has its name")
         path = PODS.path(*place, "log")
         query = f"container={quote(name, safe='')}"
         query += "&follow=true" if follow else ""
