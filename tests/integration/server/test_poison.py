@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from argosy.api.v1 import job_pb2, queue_pb2
+from argosy.api.v1 import job_pb2, queue_pb2, scheduling_pb2
 from argosy_core.leader import intake
 from argosy_server.leader.settings import LeaderSettings
 from argosy_store.terms.suspects import list_set_aside, retry_set_aside
@@ -84,3 +84,33 @@ async def test_a_queue_that_came_and_went_while_nobody_led_ends_no_term(database
         await api.submit({"client_id": "after", "queue": "blue", "job_set": "two"})
         await until(database_url, "SELECT name, last_event_number FROM job_sets ORDER BY 1", [("one", 2), ("two", 2)])
     assert rows(database_url, "SELECT epoch FROM pools") == [(2,)], "a round state that cannot be read is done without"
+
+
+UNREADABLE = (
+    "DELETE FROM changes",
+    "UPDATE jobs SET run_after = '\\xff' WHERE client_id = 'waits'",
+    "UPDATE queues SET max_running_amounts = '{cpu=many}' WHERE name = 'red'",
+    "INSERT INTO clusters (name, uid) VALUES ('east', 'u')",
+    "INSERT INTO cluster_bounds (cluster, max_capacity) VALUES ('east', '{cpu=1e3}')",
+    """INSERT INTO cluster_pools (cluster, pool, role, process, incarnation)
+    VALUES ('east', 'default', 'executor', gen_random_uuid(), 1)""",
+    """INSERT INTO suspects (pool, kind, key, epoch, error, create_time_us)
+    VALUES ('default', 'of a newer version', 'x', 1, '', 1), ('default', 'job', 'no number', 1, '', 1)""",
+)
+
+
+async def test_rows_that_nobody_can_read_cost_what_they_are_of_and_no_term(database_url: str, serve: Any) -> None:
+    """A queue, a cluster, what a job waits for, and what a newer version had set aside: others' jobs go on."""
+    async with serve(database_url, role="api") as api:
+        await api.make_queue("red")
+        await api.make_queue("green")
+        await api.submit({"client_id": "waits", "queue": "green"}, {"client_id": "good", "queue": "green"})
+    with psycopg.connect(database_url) as database:
+        for statement in UNREADABLE:
+            database.execute(statement.encode())
+    async with serve(database_url, role="both", leader_settings=SETTINGS) as api:
+        await api.submit({"client_id": "next", "queue": "green"}, {"client_id": "other", "queue": "red"})
+        await until(database_url, "SELECT last_event_number FROM job_sets ORDER BY 1", [(1,), (1,)])
+        found = await api.scheduling.GetShares(scheduling_pb2.GetSharesRequest())
+        assert {share.queue: share.demand_cores for share in found.shares} == {"green": 2.0, "red": 1.0}
+    assert rows(database_url, "SELECT epoch FROM pools") == [(1,)]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import psycopg
 import pytest
 
 from argosy_core.errors import NotFound
@@ -106,6 +107,20 @@ def test_load_gives_live_runs_with_the_states_of_their_objects(world: StoreWorld
     assert objects.handle.tolist() == np.repeat(handles[:3], 2).tolist()
     assert objects.object_index.tolist() == [0, 1] * 3
     assert objects.state.tolist() == [1, 1, 3, 1, 3, 1]
+
+
+def test_nodes_whose_names_were_made_to_collide_are_told_apart(world: StoreWorld) -> None:
+    """Clusters choose names; these two have one hash of 64 bits, as anybody can compute who knows its seed."""
+    handles = world.submit_jobs(2)
+    nodes = ("node-0000000qaauarm0wh0a", "oeb0af115yvyaaiara0ia0hy")
+    with psycopg.connect(world.url) as database:
+        hashes = "SELECT count(DISTINCT hashtextextended(n, 0)) FROM unnest(%s::text[]) n"
+        assert database.execute(hashes, [list(nodes)]).fetchone() == (1,)
+    world.leader.apply(
+        world.epoch, Effects(new_runs=make_leases(handles, nodes=nodes), new_objects=make_objects(handles))
+    )
+    runs = world.leader.load().columns.runs
+    assert [runs.nodes[index] for index in runs.node] == list(nodes)
 
 
 def test_load_gives_since_when_runs_run(world: StoreWorld) -> None:
@@ -245,6 +260,22 @@ def test_load_gives_what_open_jobs_wait_for_and_what_has_become_of_it(world: Sto
     assert pairs.handle.tolist() == [int(result.handles[0])] * 3
     assert pairs.other.tolist() == [*others.tolist(), strange]
     assert pairs.state.tolist() == [JobState.SUCCEEDED, 0, FORGOTTEN]
+
+
+def test_what_a_job_waits_for_that_cannot_be_read_keeps_that_job_aside_unless_it_runs(world: StoreWorld) -> None:
+    """Nobody can say when it may begin; once it has begun nobody asks. What is held is then told by the sampler."""
+    waits, runs, good = (world.submit_jobs(1) for _ in range(3))
+    world.lease(runs)
+    after = encode_after(AfterUntil.ENDED, [compose_id(0x0190_0000_0000_7000, int(good[0]))])
+    with psycopg.connect(world.url) as database:
+        for handles, payload in ((waits, b"\xff"), (runs, b"\1" + bytes(16)), (good, after)):
+            database.execute("UPDATE jobs SET run_after = %s WHERE handle = ANY (%s)", [payload, handles.tolist()])
+        database.execute("""UPDATE runs SET held_amounts = '{"cpu": "many"}'""")
+    loaded = world.leader.load()
+    assert loaded.unreadable == tuple(waits.tolist())
+    assert loaded.columns.jobs.after is not None
+    assert loaded.columns.jobs.after.handle.tolist() == good.tolist()
+    assert loaded.columns.held is None
 
 
 def test_load_gives_how_long_jobs_run_by_what_was_said(world: StoreWorld) -> None:

@@ -187,6 +187,8 @@ class Loaded:
     """What was set of the pool's rounds; None if nothing was."""
     held: tuple[int, ...] = ()
     """Handles of the jobs that suspect changes accepted."""
+    unreadable: tuple[int, ...] = ()
+    """Handles of waiting jobs that stay aside, since what they wait for cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

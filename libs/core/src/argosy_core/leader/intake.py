@@ -291,9 +291,12 @@ class Intake:
 
     def note_homeless(self, handles: Int64s) -> None:
         """Warn of jobs that are left out, since they have no queue or no job set."""
-        first = ", ".join(map(str, handles[:5].tolist()))
-        self._term.say(Warn(text=f"{handles.size} jobs have no queue or no job set and stay aside", subject=first))
-        self._term.totals["quarantined"] += int(handles.size)
+        self.note_aside(handles.size, "have no queue or no job set", handles[:5].tolist())
+
+    def note_aside(self, count: int, why: str, first: Sequence[int]) -> None:
+        """Warn of jobs that are left out, and of the first of them by handle."""
+        self._term.say(Warn(text=f"{count} jobs {why} and stay aside", subject=", ".join(map(str, first))))
+        self._term.totals["quarantined"] += count
 
     def _take_requests(self, requests: ChangeRequestColumns, ended: EndedJobs | None, transaction: Transaction) -> None:
         """Take cancel and priority requests; jobs that ended without having been held get their event all the same."""

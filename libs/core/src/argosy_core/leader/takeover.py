@@ -103,7 +103,10 @@ class Takeover:
         term.suspects = event.suspects
         state.held_classes = _keys_of(OriginKind.CLASS, event.suspects)
         self._intake.suspects = _keys_of(OriginKind.JOB, event.suspects)
-        columns = event.columns.without(np.array([*self._intake.suspects.tolist(), *event.held], dtype=np.int64))
+        aside = [*self._intake.suspects.tolist(), *event.held, *event.unreadable]
+        columns = event.columns.without(np.array(aside, dtype=np.int64))
+        if event.unreadable:
+            self._intake.note_aside(len(event.unreadable), "wait for what cannot be read", event.unreadable[:5])
         homeless = settle_missing(state, columns.jobs)
         if homeless.size:
             self._intake.note_homeless(homeless)

@@ -10,6 +10,7 @@ Source: design section 5, "Leader lost"; section 6, "the leader keeps live jobs 
 
 from __future__ import annotations
 
+import secrets
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -17,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.errors import InvariantViolation, NotFound
+from argosy_core.errors import InvalidRequest, InvariantViolation, NotFound
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.reading.after import AfterJobs
 from argosy_core.job.reading.options import OPTION_NAMES, UNSET, JobOptions
@@ -32,6 +33,7 @@ from argosy_core.scheduler import (
     LoadedRuns,
     SpecReference,
 )
+from argosy_core.scheduler.memory.tables import MAX_TOTAL
 from argosy_store.postgres.binary import INT2, INT4, INT8, UUID
 from argosy_store.postgres.connection import StoreConnection
 from argosy_store.postgres.shared_reads import SharedReads
@@ -65,6 +67,8 @@ class LoadedPool:
     """Position up to which the log has been applied."""
     round_state: bytes
     """State of the last round applied."""
+    unreadable: tuple[int, ...] = ()
+    """Handles of waiting jobs of which nobody can say what they wait for."""
     suspects: tuple[tuple[str, str], ...] = ()
     """(kind, key) of what ended terms."""
     suspect_changes: tuple[bytes, ...] = ()
@@ -106,6 +110,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
     runs = _order_runs(pending_runs.result(), pending_names.result(), handles)
     metadata, metadata_index = _load_metadata(connection, pending_metadata.result(), handles)
     last_attempt, failures, failed_time_us, parted = count_past_runs(pending_past.result(), handles, runs)
+    after, unreadable = _load_after(connection, pending_after.result())
     suspects, suspect_changes = read_suspects(connection, pool)
     settings = read_pool_settings(connection, pool)
     return LoadedPool(
@@ -126,7 +131,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
                 specs=specs,
                 metadata=metadata,
                 options=_spread_options(pending_options.result(), handles),
-                after=_load_after(connection, pending_after.result()),
+                after=after,
             ),
             cancel_requested=cancel_requested.astype(np.int8),
             last_attempt=last_attempt,
@@ -142,6 +147,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
         ),
         log_position=head[0],
         round_state=bytes(head[1]),
+        unreadable=tuple(sorted(unreadable - set(runs.handle.tolist()))) if unreadable else (),
         suspects=tuple(suspects),
         suspect_changes=tuple(suspect_changes),
         settings=settings,
@@ -158,6 +164,8 @@ class _Scope:
     """First handle of the first day that has partitions: open jobs below were carried over."""
     queue_ids: tuple[int, ...]
     """Queues of the pool."""
+    hash_seed: int
+    """Another one with each load: clusters choose their nodes' names, and two of one hash would end every load."""
 
     def handles(self, alias: str) -> str:
         """Return the condition on the handle of a table."""
@@ -194,6 +202,7 @@ def _read_scope(connection: StoreConnection, pool: str) -> _Scope:
         low=0 if first_open is None else first_open << DAY_SHIFT,
         carried_below=0 if first is None else first << DAY_SHIFT,
         queue_ids=tuple(queue_id for (queue_id,) in queue_ids),
+        hash_seed=secrets.randbits(63),
     )
 
 
@@ -317,10 +326,16 @@ def _begin_after(reads: SharedReads, scope: _Scope) -> Future[list[tuple[Any, ..
     )
 
 
-def _load_after(connection: StoreConnection, rows: list[tuple[Any, ...]]) -> AfterJobs | None:
-    """Return which jobs open jobs wait for, with what these have come to; None if there are none."""
-    pairs = AfterJobs.of_payloads((row[0] for row in rows), (bytes(row[1]) for row in rows))
-    return None if pairs is None else pairs.with_states(read_states(connection, pairs.other))
+def _load_after(connection: StoreConnection, rows: list[tuple[Any, ...]]) -> tuple[AfterJobs | None, set[int]]:
+    """Return which jobs open jobs wait for, with what these have come to, and the jobs of which that cannot be read."""
+    payloads, unreadable = {row[0]: bytes(row[1]) for row in rows}, set[int]()
+    for handle, payload in payloads.items():
+        try:
+            AfterJobs.of_payloads((handle,), (payload,))
+        except (InvalidRequest, ValueError):
+            unreadable.add(handle)
+    pairs = AfterJobs.of_payloads(payloads, (b"" if key in unreadable else it for key, it in payloads.items()))
+    return None if pairs is None else pairs.with_states(read_states(connection, pairs.other)), unreadable
 
 
 def read_states(connection: StoreConnection, handles: npt.NDArray[np.int64]) -> dict[int, int]:
@@ -344,13 +359,14 @@ def _spread_options(columns: _Columns, handles: npt.NDArray[np.int64]) -> JobOpt
 
 
 def _begin_runs(reads: SharedReads, scope: _Scope) -> tuple[Future[_Columns], Future[list[tuple[Any, ...]]]]:
+    seed = scope.hash_seed
     columns = reads.columns(
-        "SELECT r.handle, r.attempt, hashtextextended(r.cluster, 0), hashtextextended(r.node, 0), r.member,"
+        f"SELECT r.handle, r.attempt, hashtextextended(r.cluster, {seed}), hashtextextended(r.node, {seed}), r.member,"
         f" coalesce(r.charge_core_s, 0) FROM runs r WHERE {scope.live_runs}",
         [INT8, INT2, INT8, INT8, INT2, INT8],
     )
     names = reads.rows(
-        "SELECT hashtextextended(cluster, 0), cluster, hashtextextended(node, 0), node"
+        f"SELECT hashtextextended(cluster, {seed}), cluster, hashtextextended(node, {seed}), node"
         f" FROM (SELECT DISTINCT cluster, node FROM runs r WHERE {scope.live_runs}) places"
     )
     return columns, names
@@ -364,7 +380,11 @@ def _begin_held(reads: SharedReads, scope: _Scope) -> Future[list[tuple[Any, ...
 
 
 def _held_amounts(rows: list[tuple[Any, ...]]) -> HeldAmounts | None:
-    """Return what members of live runs hold that is not as their classes say; None if there are none."""
+    """Return what members of live runs hold that is not as their classes say; None if there are none.
+
+    What cannot be read counts as the class says, until the sampler tells of it again.
+    """
+    rows = [row for row in rows if _are_amounts(row[3])]
     if not rows:
         return None
     names = tuple(sorted({name for *_, held in rows for name in held}))
@@ -374,6 +394,11 @@ def _held_amounts(rows: list[tuple[Any, ...]]) -> HeldAmounts | None:
         names=names,
         amounts=np.array([[held.get(name, -1) for name in names] for *_, held in rows], dtype=np.int64),
     )
+
+
+def _are_amounts(held: object) -> bool:
+    """Return whether a stored document says amounts by resource, as leaders write them."""
+    return isinstance(held, dict) and all(type(amount) is int and 0 <= amount <= MAX_TOTAL for amount in held.values())
 
 
 def _order_runs(columns: _Columns, places: list[tuple[Any, ...]], handles: npt.NDArray[np.int64]) -> LoadedRuns:

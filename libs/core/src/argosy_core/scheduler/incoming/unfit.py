@@ -53,8 +53,6 @@ def settle_missing(state: PoolState, columns: JobColumns) -> Int64s:
     queues, job_sets = state.queues.ids.unknown(columns.queue), state.job_sets.ids.unknown(columns.job_set)
     if not queues and not job_sets:
         return columns.handle[:0]
-    if not queues and not job_sets:
-        return columns.handle[:0]
     return columns.handle[np.isin(columns.queue, queues) | np.isin(columns.job_set, job_sets)]
 
 

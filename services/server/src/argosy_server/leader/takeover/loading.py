@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
@@ -25,37 +25,77 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
+_MOST: Final = (1 << 63) - 1
+_MOST_RATIO: Final = 1e6
+"""Greatest weight and rate that the API takes."""
+_Number = TypeVar("_Number", int, float)
+
 __all__ = ["cluster_settings", "job_set_views", "loaded_pool", "queue_views"]
 
 
 def queue_views(rows: Iterable[QueueRow]) -> list[QueueView]:
     """Return queues as the scheduler sees them."""
-    return [
-        QueueView(
-            queue_id=row.queue_id,
-            name=row.name,
-            weight=row.weight,
-            cordoned=row.cordoned or row.deleted,
-            parent=row.parent,
-            preempts_unexpired=row.preempts_unexpired,
-            preempts_endless=row.preempts_endless,
-            limits=QueueLimits(
-                max_running_count=row.max_running_count,
-                max_running_amounts=tuple(read_amounts(row.max_running_amounts).items()),
-                lease_rate_per_s=row.lease_rate_per_s,
-            ),
+    return [_queue_view(row) for row in rows]
+
+
+def _queue_view(row: QueueRow) -> QueueView:
+    """Return a queue; one whose row says what nobody may set is cordoned, so that it costs its own jobs alone."""
+    is_cordoned = row.cordoned or row.deleted
+    try:
+        weight = _checked(row.weight)
+        limits = QueueLimits(
+            max_running_count=_checked(row.max_running_count),
+            max_running_amounts=_amounts(row.max_running_amounts),
+            lease_rate_per_s=_checked(row.lease_rate_per_s),
         )
-        for row in rows
-    ]
+    except ValueError as error:
+        _log.error("a stored queue cannot be used and is cordoned", subject=row.name, reason=str(error))
+        weight, limits, is_cordoned = 0.0, QueueLimits(), True
+    return QueueView(
+        queue_id=row.queue_id,
+        name=row.name,
+        weight=weight,
+        cordoned=is_cordoned,
+        parent=row.parent,
+        preempts_unexpired=row.preempts_unexpired,
+        preempts_endless=row.preempts_endless,
+        limits=limits,
+    )
+
+
+def _checked(number: _Number) -> _Number:
+    """Return a number.
+
+    Raises:
+        ValueError: It is none that anybody may set.
+    """
+    if not 0 <= number <= (_MOST if isinstance(number, int) else _MOST_RATIO):
+        raise ValueError(f"{number} is below 0, too much or no number")
+    return number
+
+
+def _amounts(texts: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    """Return stored amounts by resource.
+
+    Raises:
+        ValueError: They cannot be read, or one cannot be counted.
+    """
+    return tuple((name, _checked(amount)) for name, amount in read_amounts(tuple(texts)).items())
 
 
 def cluster_settings(row: ClusterRow) -> ClusterSettings:
-    """Return what an administrator decided about a cluster."""
+    """Return what an administrator decided about a cluster; one whose bound cannot be read is given no work."""
+    is_cordoned = row.cordoned
+    try:
+        most = _amounts(row.max_capacity)
+    except ValueError as error:
+        _log.error("the stored bound of a cluster cannot be used; it is cordoned", subject=row.name, reason=str(error))
+        most, is_cordoned = (), True
     return ClusterSettings(
         name=row.name,
-        cordoned=row.cordoned,
+        cordoned=is_cordoned,
         cordoned_nodes=tuple(row.cordoned_nodes),
-        max_capacity=tuple(read_amounts(row.max_capacity).items()),
+        max_capacity=most,
         forgotten=row.forgotten,
         delegated=row.delegated,
     )
@@ -84,9 +124,21 @@ def loaded_pool(loaded: LoadedPool, log_position: int, hot: HotSettings) -> Load
         clusters=tuple(cluster_settings(row) for row in loaded.clusters),
         log_position=log_position,
         settings=hot.take(loaded.settings),
-        suspects=frozenset(Origin(OriginKind(kind), key) for kind, key in loaded.suspects),
+        suspects=frozenset(_origins(loaded.suspects)),
+        unreadable=loaded.unreadable,
         held=tuple(handle for payload in loaded.suspect_changes for handle in _accepted(payload)),
     )
+
+
+def _origins(suspects: Iterable[tuple[str, str]]) -> list[Origin]:
+    """Return what is set aside; what a newer version has set aside and we do not know of is left to that version."""
+    known = {kind.value for kind in OriginKind}
+    named = {OriginKind.SAMPLER, OriginKind.EXECUTOR}
+    return [
+        Origin(OriginKind(kind), key)
+        for kind, key in suspects
+        if kind in known and (kind in named or (key.isdecimal() and int(key) <= _MOST))
+    ]
 
 
 def _accepted(payload: bytes) -> list[int]:
