@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from argosy_core.errors import BackendUnavailable
+from argosy_core.errors import BackendUnavailable, InvariantViolation
 from argosy_server.leader.log.trimming import LogTrimmer
 from argosy_testkit.memory_log import MemoryLog
 
 
 class GappyLog(MemoryLog):
-    """A log whose positions leave gaps, as those on Pulsar do, and that can be away."""
+    """A log whose positions leave gaps, as those on Pulsar do, and that may not be trimmed."""
 
     def __init__(self) -> None:
         """Begin without anything trimmed."""
         super().__init__()
         self.trims: list[int] = []
-        self.is_away = False
+        self.error: Exception | None = None
 
     def trim(self, before_position: int) -> None:
         """Note the call."""
-        if self.is_away:
-            raise BackendUnavailable("away")
+        if self.error is not None:
+            raise self.error
         self.trims.append(before_position)
 
 
@@ -47,13 +47,18 @@ async def test_records_are_counted_and_not_positions(stored: list[int], expected
     assert log.trims == expected
 
 
-async def test_a_log_that_is_away_is_trimmed_later() -> None:
-    """It is no reason to stop leading."""
+@pytest.mark.parametrize(
+    "error",
+    [BackendUnavailable("away"), InvariantViolation("no right to delete"), RuntimeError("nobody foresaw this")],
+    ids=["away", "no-right", "unforeseen"],
+)
+async def test_a_log_that_cannot_be_trimmed_is_trimmed_later(error: Exception) -> None:
+    """That it grows is no reason to stop leading."""
     log = GappyLog()
     trimmer = LogTrimmer(log, kept_count=1, period_s=1)
     trimmer.note_stored(42)
-    log.is_away = True
+    log.error = error
     await trimmer.trim()
-    log.is_away = False
+    log.error = None
     await trimmer.trim()
     assert log.trims == [42]

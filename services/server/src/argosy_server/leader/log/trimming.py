@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from argosy_core.errors import BackendUnavailable
+from argosy_core.errors import ArgosyError
 
 if TYPE_CHECKING:
     from argosy_eventlog import EventLog
@@ -51,13 +51,18 @@ class LogTrimmer:
             await self.trim()
 
     async def trim(self) -> None:
-        """Let go of everything before the records that are kept, once enough have been stored."""
+        """Let go of everything before the records that are kept, once enough have been stored.
+
+        Whatever fails is logged and tried again: that a log grows is no reason to stop leading.
+        """
         if len(self._kept) < (self._kept.maxlen or 0) or self._kept[0] <= self._trimmed:
             return
         before = self._kept[0]
         try:
             await asyncio.to_thread(self._log.trim, before)
-        except BackendUnavailable as error:
+        except ArgosyError as error:
             _log.warning("the log could not be trimmed", reason=error.message)
+        except Exception:  # noqa: BLE001 - whatever the log's client raises
+            _log.exception("the log could not be trimmed")
         else:
             self._trimmed = before
