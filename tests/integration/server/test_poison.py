@@ -114,3 +114,20 @@ async def test_rows_that_nobody_can_read_cost_what_they_are_of_and_no_term(datab
         found = await api.scheduling.GetShares(scheduling_pb2.GetSharesRequest())
         assert {share.queue: share.demand_cores for share in found.shares} == {"green": 2.0, "red": 1.0}
     assert rows(database_url, "SELECT epoch FROM pools") == [(1,)]
+
+
+async def test_a_change_whose_events_are_stored_already_ends_one_term(database_url: str, serve: Any) -> None:
+    """As after a table was restored without another: the next leader would number the same events, and does without."""
+    async with serve(database_url, role="api") as api:
+        await api.make_queue("red")
+        await api.submit({"client_id": "bad"})
+    with psycopg.connect(database_url) as database:
+        database.execute(
+            "INSERT INTO job_set_events (day, job_set_id, first_number, last_number, create_time_us, payload)"
+            " SELECT handle >> 40, job_set_id, 1, 1, 1, '' FROM jobs"
+        )
+    async with serve(database_url, role="both", leader_settings=SETTINGS) as api:
+        await until(database_url, "SELECT DISTINCT kind FROM suspects", [("change",)])
+        await api.submit({"client_id": "next", "job_set": "two"})
+        await until(database_url, "SELECT name, last_event_number FROM job_sets ORDER BY 1", [("one", 0), ("two", 1)])
+    assert rows(database_url, "SELECT epoch FROM pools") == [(2,)]

@@ -362,7 +362,7 @@ def _begin_runs(reads: SharedReads, scope: _Scope) -> tuple[Future[_Columns], Fu
     seed = scope.hash_seed
     columns = reads.columns(
         f"SELECT r.handle, r.attempt, hashtextextended(r.cluster, {seed}), hashtextextended(r.node, {seed}), r.member,"
-        f" coalesce(r.charge_core_s, 0) FROM runs r WHERE {scope.live_runs}",
+        f" greatest(r.charge_core_s, 0) FROM runs r WHERE {scope.live_runs}",
         [INT8, INT2, INT8, INT8, INT2, INT8],
     )
     names = reads.rows(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import structlog
 
-from argosy_core.errors import ArgosyError, InvalidRequest
+from argosy_core.errors import AlreadyExists, ArgosyError, InvalidRequest
 from argosy_core.job.tables.members import Members
 from argosy_core.leader import LeaderMachine
 from argosy_core.leader import instructions as say
@@ -162,10 +162,14 @@ class LeaderTerm:
             raise
 
     async def _write(self) -> None:
-        """Write transactions; what stands in one that holds a value which cannot be stored is suspect."""
+        """Write transactions; what stands in one that the database can never take is suspect.
+
+        That is one with a value which cannot be stored, or with a row that is there: whoever loads anew would write it
+        again.
+        """
         try:
             await self._writer.run(self._stored)
-        except InvalidRequest as error:
+        except (InvalidRequest, AlreadyExists) as error:
             transaction = self._writer.present
             if transaction is not None:
                 changes = origins_of(OriginKind.CHANGE, transaction.change_ids)
