@@ -262,17 +262,21 @@ def test_load_gives_what_open_jobs_wait_for_and_what_has_become_of_it(world: Sto
     assert pairs.state.tolist() == [JobState.SUCCEEDED, 0, FORGOTTEN]
 
 
-def test_what_a_job_waits_for_that_cannot_be_read_keeps_that_job_aside_unless_it_runs(world: StoreWorld) -> None:
-    """Nobody can say when it may begin; once it has begun nobody asks. What is held is then told by the sampler."""
-    waits, runs, good = (world.submit_jobs(1) for _ in range(3))
-    world.lease(runs)
+def test_jobs_with_rows_that_cannot_be_used_stay_aside(world: StoreWorld) -> None:
+    """Nobody can say when one may begin, or what another's run is; once one has begun nobody asks what it waited for.
+
+    What is held and cannot be read is told by the sampler again.
+    """
+    waits, runs, good, odd = (world.submit_jobs(1) for _ in range(4))
+    world.lease(np.concatenate([runs, odd]))
     after = encode_after(AfterUntil.ENDED, [compose_id(0x0190_0000_0000_7000, int(good[0]))])
     with psycopg.connect(world.url) as database:
         for handles, payload in ((waits, b"\xff"), (runs, b"\1" + bytes(16)), (good, after)):
             database.execute("UPDATE jobs SET run_after = %s WHERE handle = ANY (%s)", [payload, handles.tolist()])
         database.execute("""UPDATE runs SET held_amounts = '{"cpu": "many"}'""")
+        database.execute("UPDATE runs SET attempt = -1 WHERE handle = ANY (%s)", [odd.tolist()])
     loaded = world.leader.load()
-    assert loaded.unreadable == tuple(waits.tolist())
+    assert loaded.unreadable == (*waits.tolist(), *odd.tolist())
     assert loaded.columns.jobs.after is not None
     assert loaded.columns.jobs.after.handle.tolist() == good.tolist()
     assert loaded.columns.held is None

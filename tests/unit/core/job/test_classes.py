@@ -13,9 +13,20 @@ def test_parse_counts_amounts_above_what_can_be_counted_as_the_most() -> None:
     assert parsed.requests == (("cpu", MAX_AMOUNT), ("memory", 5))
 
 
-@pytest.mark.parametrize("definition", [b"{}", b"[]", b'{"requests":[]}', b'{"requests":{"cpu":null}}', b"{"])
+@pytest.mark.parametrize(
+    "definition",
+    [
+        b"{}",
+        b"[]",
+        b'{"requests":[]}',
+        b'{"requests":{"cpu":null}}',
+        b"{",
+        b'{"requests":{"cpu":-1}}',
+        b'{"requests":{"cpu":1},"runtime_classes":{"kata":-1}}',
+    ],
+)
 def test_parse_refuses_what_is_no_definition(definition: bytes) -> None:
-    """Nothing half read comes out."""
+    """Nothing half read comes out, and nothing below 0, which would take from what a queue uses."""
     with pytest.raises(ValueError, match=r"."):
         SchedulingClass.parse(definition)
 

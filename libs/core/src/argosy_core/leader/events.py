@@ -188,7 +188,7 @@ class Loaded:
     held: tuple[int, ...] = ()
     """Handles of the jobs that suspect changes accepted."""
     unreadable: tuple[int, ...] = ()
-    """Handles of waiting jobs that stay aside, since what they wait for cannot be read."""
+    """Handles of jobs that stay aside, since their rows cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

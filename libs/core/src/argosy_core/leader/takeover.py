@@ -106,7 +106,7 @@ class Takeover:
         aside = [*self._intake.suspects.tolist(), *event.held, *event.unreadable]
         columns = event.columns.without(np.array(aside, dtype=np.int64))
         if event.unreadable:
-            self._intake.note_aside(len(event.unreadable), "wait for what cannot be read", event.unreadable[:5])
+            self._intake.note_aside(len(event.unreadable), "have rows that cannot be used", event.unreadable[:5])
         homeless = settle_missing(state, columns.jobs)
         if homeless.size:
             self._intake.note_homeless(homeless)

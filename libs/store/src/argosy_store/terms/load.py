@@ -68,7 +68,7 @@ class LoadedPool:
     round_state: bytes
     """State of the last round applied."""
     unreadable: tuple[int, ...] = ()
-    """Handles of waiting jobs of which nobody can say what they wait for."""
+    """Handles of waiting jobs of which nobody can say what they wait for, and of those with a run that cannot be."""
     suspects: tuple[tuple[str, str], ...] = ()
     """(kind, key) of what ended terms."""
     suspect_changes: tuple[bytes, ...] = ()
@@ -147,7 +147,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
         ),
         log_position=head[0],
         round_state=bytes(head[1]),
-        unreadable=tuple(sorted(unreadable - set(runs.handle.tolist()))) if unreadable else (),
+        unreadable=_find_unreadable(unreadable, runs),
         suspects=tuple(suspects),
         suspect_changes=tuple(suspect_changes),
         settings=settings,
@@ -418,6 +418,20 @@ def _order_runs(columns: _Columns, places: list[tuple[Any, ...]], handles: npt.N
         member=_numbers(columns[4]),
         charge_core_s=columns[5] if columns[5].any() else None,
     )
+
+
+def _find_unreadable(jobs: set[int], runs: LoadedRuns) -> tuple[int, ...]:
+    """Return the jobs to leave out.
+
+    Args:
+        jobs: Those of which nobody knows what they wait for; one that has a run waits no more.
+        runs: All live runs.
+    """
+    is_bad = runs.attempt < 1
+    if runs.member is not None:
+        is_bad |= runs.member < 0
+    waiting = jobs - set(runs.handle.tolist()) if jobs else jobs
+    return tuple(sorted(waiting.union(runs.handle[is_bad].tolist())))
 
 
 def _numbers(members: npt.NDArray[np.int16]) -> npt.NDArray[np.int16] | None:

@@ -214,7 +214,7 @@ def _class_of(document: Mapping[str, Any]) -> SchedulingClass:
         return SchedulingClass.of_gang([_group_of(group) for group in document["gang"]])
     return SchedulingClass(
         requests=tuple(
-            sorted((str(name), min(int(amount), MAX_AMOUNT)) for name, amount in document["requests"].items())
+            sorted((str(name), min(_counted(amount), MAX_AMOUNT)) for name, amount in document["requests"].items())
         ),
         node_selector=tuple(sorted(document.get("node_selector", {}).items())),
         affinity=tuple(
@@ -226,9 +226,17 @@ def _class_of(document: Mapping[str, Any]) -> SchedulingClass:
         host_ports=tuple(HostPort(*port) for port in document.get("host_ports", [])),
         node_name=document.get("node_name", ""),
         runtime_classes=tuple(
-            sorted((str(name), int(count)) for name, count in document.get("runtime_classes", {}).items())
+            sorted((str(name), _counted(count)) for name, count in document.get("runtime_classes", {}).items())
         ),
     )
+
+
+def _counted(value: Any) -> int:  # noqa: ANN401 - what a document holds
+    """Return an amount; one below 0 would take from what its queue uses."""
+    amount = int(value)
+    if amount < 0:
+        raise InvalidRequest(f"{amount} is below 0")
+    return amount
 
 
 def _group_of(document: Mapping[str, Any]) -> GangGroup:

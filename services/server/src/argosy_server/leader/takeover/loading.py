@@ -80,7 +80,10 @@ def _amounts(texts: Iterable[str]) -> tuple[tuple[str, int], ...]:
     Raises:
         ValueError: They cannot be read, or one cannot be counted.
     """
-    return tuple((name, _checked(amount)) for name, amount in read_amounts(tuple(texts)).items())
+    given = tuple(texts)
+    if None in given:
+        raise ValueError("an amount is missing")
+    return tuple((name, _checked(amount)) for name, amount in read_amounts(given).items())
 
 
 def cluster_settings(row: ClusterRow) -> ClusterSettings:
