@@ -159,3 +159,22 @@ def test_amounts_that_cannot_be_counted_end_the_session() -> None:
         take_held_amounts(
             world.state, HeldAmounts(members=twice, names=("cpu",), amounts=np.ones((2, 1), np.int64)), world.now_s
         )
+
+
+def test_runs_of_a_cluster_hold_no_more_beyond_what_they_ask_for_than_it_has() -> None:
+    """A lie about many runs counts no more than the cluster is large; what shrinks counts, and makes room again."""
+    world = LeaderWorld(clusters={"a": 2, "b": 2})  # of 8 cores each
+    handles = world.submit(8)
+    world.round()
+    of_a = [key for handle in handles for key in [(handle, 1)] if key in world.store_runs("a")]
+    one, two, three = of_a[:3]
+    world.tell_amounts("a", dict.fromkeys((one, two, three), 4000))  # 9 cores more, of 8
+    assert _used(world)[0] == 8.0
+    world.tell_amounts("a", {one: 4000, two: 6000})
+    assert _used(world)[0] == 16.0
+    world.tell_amounts("a", {three: 2000})
+    assert _used(world)[0] == 16.0
+    world.tell_amounts("a", {two: 500, three: 2000})
+    assert _used(world)[0] == 11.5
+    assert not any(isinstance(said, say.Close) for said in world.said)
+    world.check()

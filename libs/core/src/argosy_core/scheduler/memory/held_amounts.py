@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from argosy_core.arrays import Int32s, Int64s
+from argosy_core.arrays import Int32s, Int64s, has_true, true_places
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.job.tables.live import IN_FLIGHT
@@ -23,7 +23,8 @@ def take_held_amounts(state: PoolState, held: HeldAmounts, now_s: float, cluster
     """Count runs with what they hold from now on, and return what of it is news.
 
     It lasts for the run: a job that waits again is counted as it asks. Members that are not live, or not in the cluster
-    that speaks, are left out, since what is said of them is late; so is what is more than the whole cluster has.
+    that speaks, are left out, since what is said of them is late; so is what is more than the whole cluster has, of one
+    member or of all beyond what they ask for: else a cluster that lies would use up the shares of its jobs' queues.
 
     Args:
         state: The pool.
@@ -55,12 +56,29 @@ def take_held_amounts(state: PoolState, held: HeldAmounts, now_s: float, cluster
     before = state.job_vectors(slots)
     before[~alone] = member_vectors(state, slots[~alone], row[~alone])
     news = is_true & (vectors != before).any(axis=1)
+    grows = news & (vectors > before).any(axis=1)
+    if cluster is not None and has_true(grows):
+        more = np.maximum(vectors, of_class) - np.maximum(before, of_class)
+        if not _fits(state, cluster, more[news].sum(axis=0)):
+            news &= ~grows
     state.advance_flow(now_s)
     single = news & alone
     state.set_demands(slots[single], state.requested_vectors(slots[single]), vectors[single])
     _set_members(state, slots[news & ~alone], row[news & ~alone], vectors[news & ~alone])
     amounts = np.where(vectors == of_class, -1, vectors)[news][:, columns]
     return HeldAmounts(members=held.members[told[news]], names=held.names, amounts=amounts)
+
+
+def _fits(state: PoolState, cluster: str, more: Int64s) -> bool:
+    """Return whether a cluster has all that its runs hold beyond what they ask for, and so much more of each resource.
+
+    Complexity: O(jobs) in NumPy, for one comparison; the rest is for those that hold something else.
+    """
+    live, index = state.live, state.clusters.index(cluster)
+    slots = true_places(live.demand >= 0)
+    slots = slots[live.cluster[slots] == index]
+    beyond = np.maximum(state.job_vectors(slots) - state.requested_vectors(slots), 0).sum(axis=0) + more
+    return not has_true((more > 0) & (beyond > state.clusters.total[index]))
 
 
 def _find(state: PoolState, held: HeldAmounts, cluster: str | None) -> tuple[Int32s, Int64s]:
