@@ -1,4 +1,4 @@
-"""Tell which pinned packages a stored list of advisories names: a folder of OSV records, as registries publish them.
+"""Tell which pinned packages a stored list of advisories names: a folder of OSV records, in JSON or in YAML.
 
 Nothing is asked of the network, so that it runs where there is none; how new the list is, is up to whoever stored it.
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,17 +53,32 @@ def _is_within(version: str, events: Sequence[Mapping[str, str]]) -> bool:
     return within
 
 
+def _read_yaml(text: str) -> Any:  # noqa: ANN401 - whatever stands there
+    """Return a document whose times are left texts, as they are in JSON.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))  # noqa: S506 - makes texts only
+    except yaml.YAMLError as error:
+        raise ValueError(f"no YAML: {error}") from error
+
+
+_READERS = {".json": json.loads, ".yaml": _read_yaml}
+
+
 def find_advisories(folder: Path, pinned: Mapping[str, tuple[str, list[str]]]) -> Iterator[str]:
     """Yield a line for each pinned package that a record of a folder means, in order.
 
     Raises:
         ValueError: The folder has no record, or one cannot be read: no list must not look like a clean one.
     """
-    paths = sorted(folder.glob("**/*.json"))
+    paths = sorted(path for suffix in _READERS for path in folder.glob(f"**/*{suffix}"))
     if not paths:
         raise ValueError(f"there is no record in {folder}")
     for path in paths:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = _READERS[path.suffix](path.read_text(encoding="utf-8"))
         if not isinstance(record, dict) or "id" not in record:
             raise ValueError(f"{path} is no record of OSV")
         if "withdrawn" in record:

@@ -64,6 +64,30 @@ def test_record_that_was_withdrawn_names_nobody(tmp_path: Path) -> None:
     assert check(tmp_path, events(introduced="0"), withdrawn="2026-01-01T00:00:00Z").returncode == 0
 
 
+YAML = """
+id: PYSEC-2021-1
+summary: is bad
+modified: 2021-09-09T14:17:06Z
+affected:
+- package: {name: one, ecosystem: PyPI}
+  ranges:
+  - type: ECOSYSTEM
+    events: [{introduced: "0"}, {fixed: 2.10}]
+"""
+
+
+def test_records_in_yaml_count_as_those_in_json(tmp_path: Path) -> None:
+    """Versions stay texts there, whatever they look like; what is no YAML is an error."""
+    (tmp_path / "list").mkdir()
+    record = tmp_path / "list" / "a.yaml"
+    record.write_text(YAML)
+    assert "one 2.5.0: PYSEC-2021-1 is bad" in run(tmp_path / "list", tmp_path).stdout
+    record.write_text(YAML.replace("2.10", "2.5"))
+    assert run(tmp_path / "list", tmp_path).returncode == 0
+    record.write_text("id: [")
+    assert "no YAML" in run(tmp_path / "list", tmp_path).stderr
+
+
 def test_no_list_is_not_a_clean_one(tmp_path: Path) -> None:
     """An empty folder and what is no record are errors."""
     (tmp_path / "empty").mkdir()
