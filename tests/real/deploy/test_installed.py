@@ -7,6 +7,7 @@ of this machine, with tokens of the accounts that were installed.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -121,8 +122,21 @@ def names(cluster: KubeApi, *arguments: str) -> set[str]:
     return set(cluster.kubectl("get", *arguments, "-o", "name").split())
 
 
+def make_secrets(cluster: KubeApi, folder: Path) -> None:
+    """Make and apply what bases prove themselves by, of servers and of a cluster."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    script = str(DEPLOY / "kustomize" / "make-secrets.sh")
+    subprocess.run([script, str(folder), "here"], env={**os.environ, "PATH": path}, check=True, timeout=120)
+    for part in (folder, folder / "clusters" / "here"):
+        cluster.kubectl("apply", "-k", str(part))
+    found = {name.partition("/")[2] for name in names(cluster, "secrets", *IN_NAMESPACE)}
+    assert {"argosy-server", "argosy-cluster"} <= found
+
+
 @pytest.fixture(scope="module", params=WAYS)
-def installed(request: pytest.FixtureRequest, cluster: KubeApi) -> Iterator[Way]:
+def installed(
+    request: pytest.FixtureRequest, cluster: KubeApi, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Way]:
     """Argosy, installed as docs/deploy.md says, and taken away afterwards with everything that came with it."""
     way = WAYS[request.param]
     before = names(cluster, WHAT_IS_LEFT)
@@ -130,6 +144,7 @@ def installed(request: pytest.FixtureRequest, cluster: KubeApi) -> Iterator[Way]
     secret = ("generic", "argosy-database", "--from-literal=url=postgresql://argosy@db.example.org/argosy")
     cluster.kubectl("create", "secret", *secret, *IN_NAMESPACE)
     if way.bases:
+        make_secrets(cluster, tmp_path_factory.mktemp("secrets"))
         for base in way.bases:
             cluster.kubectl("apply", "-k", str(DEPLOY / "kustomize" / base))
     else:

@@ -198,7 +198,7 @@ def labelled_pods(base: Path) -> dict[str, dict[str, str]]:
 def test_network_policy_of_the_server_lets_in_pods_of_every_base() -> None:
     """Pods carry the label by which the server's policy knows them; without it, an install would wait for ever."""
     folder = ROOT / "deploy" / "kustomize"
-    pods = {name: labels for base in folder.iterdir() for name, labels in labelled_pods(base).items()}
+    pods = {name: labels for base in folder.iterdir() if base.is_dir() for name, labels in labelled_pods(base).items()}
     policies = [document for _, document in manifests() if document["kind"] == "NetworkPolicy"]
     dialling = set(pods) - {"argosy-migrate", "argosy-relay", "argosy-agent"}  # these dial others
     assert dialling == {f"argosy-{part}" for part in ("api", "leader", "sampler", "executor", "cluster-agent")}
@@ -210,7 +210,7 @@ def test_network_policy_of_the_server_lets_in_pods_of_every_base() -> None:
 def test_network_policy_of_the_sampler_lets_in_agents_and_nobody_else() -> None:
     """Permits are asked for by the agents of the cluster; the policy comes with them."""
     folder = ROOT / "deploy" / "kustomize"
-    pods = {name: labels for base in folder.iterdir() for name, labels in labelled_pods(base).items()}
+    pods = {name: labels for base in folder.iterdir() if base.is_dir() for name, labels in labelled_pods(base).items()}
     policies = [document for _, document in manifests() if document["kind"] == "NetworkPolicy"]
     let_in = {name for name, labels in pods.items() if is_admitted(policies, labels, pods["argosy-sampler"], 50051)}
     assert let_in == {"argosy-agent"}
