@@ -20,8 +20,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,14 +84,23 @@ async def until_served(call: Callable[[], Any]) -> None:
             return
 
 
+@contextmanager
+def timed(latencies_s: list[float]) -> Iterator[None]:
+    """Note how long something takes; a call that is cut off at the end counts with its time so far: it is the worst."""
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        latencies_s.append(time.perf_counter() - started)
+
+
 async def submit_steadily(address: str, latencies_s: list[float]) -> None:
     """Submit one job after another to a queue of its own, on a connection of its own, until cancelled."""
     async with grpc.aio.insecure_channel(address, options=OWN_CONNECTION) as channel:
         submit: Any = channel.unary_unary(SUBMIT)
         while True:
-            started = time.perf_counter()
-            await until_served(lambda: submit(submit_one("legal"), timeout=30))
-            latencies_s.append(time.perf_counter() - started)
+            with timed(latencies_s):
+                await until_served(lambda: submit(submit_one("legal"), timeout=30))
             await asyncio.sleep(LEGAL_S)
 
 
@@ -100,36 +109,47 @@ async def read_steadily(address: str, latencies_s: list[float]) -> None:
     async with grpc.aio.insecure_channel(address, options=OWN_CONNECTION) as channel:
         read = queue_pb2_grpc.QueueServiceStub(channel).GetQueue
         while True:
-            started = time.perf_counter()
-            await until_served(lambda: read(queue_pb2.GetQueueRequest(name="legal"), timeout=30))
-            latencies_s.append(time.perf_counter() - started)
+            with timed(latencies_s):
+                await until_served(lambda: read(queue_pb2.GetQueueRequest(name="legal"), timeout=30))
             await asyncio.sleep(LEGAL_S)
 
 
-async def call_legally(address: str, seconds: float, kinds: list[str]) -> dict[str, list[float]]:
-    """Return the latencies of legal calls of some kinds, made for a while."""
+async def call_legally(address: str, kinds: list[str]) -> dict[str, list[float]]:
+    """Say `begun` on standard output, and return the latencies of legal calls of some kinds, made until input ends."""
     found: dict[str, list[float]] = {kind: [] for kind in kinds}
     steadily = {"submits": submit_steadily, "reads": read_steadily}
     legal = [asyncio.ensure_future(steadily[kind](address, found[kind])) for kind in kinds]
-    await asyncio.wait(legal, timeout=seconds)
+    sys.stdout.write("begun\n")
+    sys.stdout.flush()
+    await asyncio.wait(
+        [asyncio.ensure_future(asyncio.to_thread(sys.stdin.read)), *legal], return_when=asyncio.FIRST_COMPLETED
+    )
     for task in legal:
         task.cancel()
-    await asyncio.gather(*legal, return_exceptions=True)
+    ended = await asyncio.gather(*legal, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, Exception) and not isinstance(error, asyncio.CancelledError):
+            raise error
     return found
 
 
-async def call_legally_elsewhere(address: str, seconds: float, *kinds: str) -> dict[str, list[float]]:
-    """Return the latencies of legal calls that another process makes; ends it when it is cancelled."""
+@asynccontextmanager
+async def legal_calls(address: str, *kinds: str) -> AsyncIterator[dict[str, list[float]]]:
+    """Have another process make legal calls while the block lasts; give their latencies, known once it ends."""
+    found: dict[str, list[float]] = {}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, "--legal", address, f"{seconds:g}", *kinds, stdout=subprocess.PIPE
+        sys.executable, __file__, "--legal", address, *kinds, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
+    assert process.stdout is not None
     try:
-        output, _ = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        await process.wait()
-        raise
-    return json.loads(output)  # type: ignore[no-any-return]
+        await process.stdout.readline()  # it takes a second to load, in which it would see nothing
+        yield found
+        output, _ = await process.communicate(b"")  # its input ends
+        found.update(json.loads(output))
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def again(make: Callable[[], Any]) -> None:
@@ -188,7 +208,8 @@ async def floods(address: str) -> dict[str, dict[str, dict[str, float]]]:
     }
     for name, makes in attacks.items():
         attack = [asyncio.ensure_future(again(make)) for make in makes]
-        latencies = await call_legally_elsewhere(address, FLOOD_S, "submits", "reads")
+        async with legal_calls(address, "submits", "reads") as latencies:
+            await asyncio.sleep(FLOOD_S)
         for task in attack:
             task.cancel()
         await asyncio.gather(*attack, return_exceptions=True)
@@ -215,14 +236,16 @@ async def measure(address: str, process_id: int, *, seed: int, count: int, per_s
         drawn = draw_calls(seed, good_calls())
         verdicts, took_s, alone_s, beside_s = [], 0.0, [], []
         for number in range(ROUNDS):  # by turns, so that what else the machine does is beside both alike
-            alone_s += (await call_legally_elsewhere(address, WINDOW_S, "submits"))["submits"]
-            legal = asyncio.ensure_future(call_legally_elsewhere(address, WINDOW_S, "submits"))
+            async with legal_calls(address, "submits") as alone:
+                await asyncio.sleep(WINDOW_S)
             corpus = () if number else read_corpus(CORPUS)
             calls = itertools.chain(corpus, itertools.islice(drawn, count // ROUNDS))
-            started = time.monotonic()
-            verdicts.append(await call_all(channel, calls, at_once=16, per_s=per_s))
-            took_s += time.monotonic() - started
-            beside_s += (await legal)["submits"]
+            async with legal_calls(address, "submits") as beside:  # from the first hostile call to the last
+                started = time.monotonic()
+                verdicts.append(await call_all(channel, calls, at_once=16, per_s=per_s))
+                took_s += time.monotonic() - started
+            alone_s += alone["submits"]
+            beside_s += beside["submits"]
         codes = sum((one.codes for one in verdicts), Counter())
         submit: Any = channel.unary_unary(SUBMIT)
         await submit(submit_one("legal"), timeout=30)
@@ -247,11 +270,11 @@ def main() -> int:
     parser.add_argument(
         "--per-s", type=float, default=0.0, help="hostile calls begun in a second; 0 for all there can be"
     )
-    parser.add_argument("--legal", nargs="+", help="address, seconds and kinds of the legal calls to make")
+    parser.add_argument("--legal", nargs="+", help="address and kinds of the legal calls to make until input ends")
     options = parser.parse_args()
     if options.legal:
-        address, seconds, *kinds = options.legal
-        sys.stdout.write(json.dumps(asyncio.run(call_legally(address, float(seconds), kinds))))
+        address, *kinds = options.legal
+        sys.stdout.write(json.dumps(asyncio.run(call_legally(address, kinds))))
         return 0
     with tempfile.TemporaryDirectory(prefix="argosy-hostile-") as directory:
         postgres = EmbeddedPostgres(Path(directory) / "postgres")
