@@ -8,7 +8,7 @@ Usage: python tools/advisories.py FOLDER [REQUIREMENTS...]    (all of ours unles
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ def _read_yaml(text: str) -> Any:  # noqa: ANN401 - whatever stands there
         raise ValueError(f"no YAML: {error}") from error
 
 
-_READERS = {".json": json.loads, ".yaml": _read_yaml}
+_READERS: Mapping[str, Callable[[str], Any]] = {".json": json.loads, ".yaml": _read_yaml}
 
 
 def find_advisories(folder: Path, pinned: Mapping[str, tuple[str, list[str]]]) -> Iterator[str]:

@@ -16,9 +16,12 @@ import pytest
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from psycopg.conninfo import conninfo_to_dict
+from tests.integration.server.conftest import make_config
 
 from argosy.api.v1 import queue_pb2, queue_pb2_grpc
+from argosy_runtime.lifecycle import Lifecycle
 from argosy_server.__main__ import main
+from argosy_server.app import start_server
 from argosy_store.embedded import EmbeddedPostgres
 
 
@@ -43,6 +46,23 @@ def read_logs(process: subprocess.Popen[str], until: str) -> list[dict[str, Any]
         if lines[-1]["event"] == until:
             return lines
     raise AssertionError(f"the process ended before {until!r}: {lines}")
+
+
+async def test_busy_thread_hands_the_interpreter_over_within_a_millisecond(database_url: str) -> None:
+    """The event loop asks for it many times in each call, so what computes for one caller holds up all others less."""
+    before, found = sys.getswitchinterval(), []
+    life = Lifecycle("server", drain_s=2.0)
+
+    async def start(of: Lifecycle) -> None:
+        await start_server(make_config(database_url), of)
+        found.append(sys.getswitchinterval())
+        of.request_stop()
+
+    try:
+        await life.run(start)
+    finally:
+        sys.setswitchinterval(before)
+    assert found == [pytest.approx(0.001)]
 
 
 def test_server_process_serves_and_drains_on_sigterm(database_url: str) -> None:

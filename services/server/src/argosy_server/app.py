@@ -9,8 +9,9 @@ Source: design sections 1 and 2.
 from __future__ import annotations
 
 import asyncio
+import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from argosy.api.v1 import (
     access_pb2_grpc,
@@ -69,6 +70,10 @@ if TYPE_CHECKING:
     from argosy_kube.kubernetes.token_reviews import TokenReviews
 
 __all__ = ["ServerApp", "start_server"]
+
+_HAND_OVER_S: Final = 0.001
+"""How long a busy thread keeps the interpreter from others that want it. The event loop wants it for each step of each
+call, so Python's 5 ms would make all callers wait behind whoever has something long computed (measured)."""
 
 
 class ServerApp:
@@ -298,6 +303,7 @@ async def start_server(config: ServerConfig, life: Lifecycle) -> ServerApp:
     """
     if config.event_log_url or config.events_url:
         require_client()
+    sys.setswitchinterval(_HAND_OVER_S)
     app = ServerApp(config)
     await app.start(life)
     return app

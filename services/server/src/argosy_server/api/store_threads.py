@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 _COMPUTE_COUNT: Final = 2
 """Threads that compute: one for a host, and one that it leaves to others. Each that is busy makes the event loop wait
-up to 5 ms for the interpreter whenever it wakes."""
+for the interpreter whenever it wakes, up to 1 ms as a server's process sets it (`argosy_server.app`)."""
 
 
 class _SharedThreads:
