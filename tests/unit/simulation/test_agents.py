@@ -9,6 +9,7 @@ import pytest
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.reading.scaling import SCALED
 from argosy_core.nodes import NodeSpec
 from argosy_simulation import START_US, ScalingPlan, World, WorldPlan, WorldSettings
 
@@ -115,6 +116,30 @@ def test_a_sampler_that_starts_anew_finds_the_sizes_and_its_agent_goes_on() -> N
     assert min(left) >= 0
     later = [moment for moment in world.agents[0].moments if moment.at_s > DAY * STEP_S / 2]
     assert sum(moment.resizes for moment in later) > 0
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_what_pods_may_have_counts_as_what_their_jobs_hold_by_the_leaders_account(*, takes_over: bool) -> None:
+    """Also by that of a leader that comes later; without agents it is what they ask for."""
+    world = make_world(np.tile(BUSY, (3, 1)), jobs=8)
+    told: list[tuple[int, int]] = []
+
+    def look() -> None:
+        cpu = SCALED.index("cpu")
+        state, (sampler,) = world.leaders[-1].state, (one for one in world.samplers if one.alive)
+        pods = sampler.ledger.permits.pods
+        rows = pods.live()
+        held = int(np.maximum(pods.permit[cpu, rows], pods.observed[cpu, rows]).sum())
+        counted = state.job_vectors(np.flatnonzero(state.live.run_state > 0).astype(np.int32))
+        told.append((held, int(counted[:, state.classes.axis.index("cpu")].sum())))
+
+    for step in range(1, DAY):
+        world.context.agenda.after(step * STEP_S + STEP_S / 2, world.agents[0], look)
+    if takes_over:
+        world.context.agenda.after(DAY * STEP_S / 3 + 1, world.agents[0], world.elect)
+    world.run()
+    assert [counted for _, counted in told] == [held for held, _ in told]
+    assert min(told)[0] < 20_000 < 32_000 < max(told)[0], "they shrink, and grow"
 
 
 def test_a_pod_of_a_run_of_several_keeps_its_size() -> None:

@@ -39,6 +39,8 @@ __all__ = ["SamplerActor"]
 
 _ENDED = frozenset({int(ObjectState.SUCCEEDED), int(ObjectState.FAILED)})
 _LEASE_STEPS = 3
+_HELD_ANEW_S = 60.0
+"""How often the leader is told of all pods that are resized, as by the service."""
 Classes = tuple[tuple[int, bytes], ...]
 """(class id, definition) of classes that a message makes known."""
 
@@ -74,6 +76,7 @@ class SamplerActor(Process):
         self.session = SamplerSession(self.ledger, NodeSampler(self.ledger, incarnation=incarnation), self._rng)
         self._generation = -1
         self._placement_count = -1
+        self._held_anew_s = 0.0
         self._telling = False
         self._dialling = False
         self._listed: set[Scope] = set()
@@ -224,6 +227,7 @@ class SamplerActor(Process):
         self.session.begin()
         self.stream = network.dial(self, leader)
         self._generation = -1
+        self._held_anew_s = 0.0
         network.tell(self.stream, "take_sampler_hello", self)
 
     def stream_closed(self, stream: Stream) -> None:
@@ -368,7 +372,18 @@ class SamplerActor(Process):
             fitting_room=room.astype(np.int32),
         )
         self._context.network.tell(stream, "take_capacity", capacity, repeatable=True)
-        # Told with every change, since the leader heeds no word on runs that it has not yet stored.
-        held = self.session.take_whole_nodes(anew=True)
-        if held is not None:
-            self._context.network.tell(stream, "take_held", held, repeatable=True)
+        self._tell_held(stream)
+
+    def _tell_held(self, stream: Stream) -> None:
+        """Tell the leader what members hold that is not what their class says; now and then of all of them.
+
+        Of nodes that members have for themselves with every change: the leader heeds no word on runs that it has not
+        yet stored.
+        """
+        now_s = self._context.agenda.elapsed_s
+        anew = now_s >= self._held_anew_s
+        if anew:
+            self._held_anew_s = now_s + _HELD_ANEW_S
+        for held in (self.session.take_permitted(anew=anew), self.session.take_whole_nodes(anew=True)):
+            if held is not None:
+                self._context.network.tell(stream, "take_held", held, repeatable=True)

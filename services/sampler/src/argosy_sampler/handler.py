@@ -12,9 +12,7 @@ import numpy as np
 
 from argosy.sampler.v1 import sampler_pb2
 from argosy_core.framework import Framework
-from argosy_core.job.reading.scaling import SCALED
 from argosy_core.job.tables.members import Members
-from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement import CommitOutcome, NodeSampler, PlaceReply, SamplerSession, WaitReason
 from argosy_runtime.logs import Logger
@@ -117,18 +115,15 @@ class SessionHandler:
 
         Now and then it is what all of them hold.
         """
-        permits, now_s = self.ledger.permits, self._monotonic()
-        if not self.ready or not (len(permits.pods) or self.ledger.classes.gangs):
+        now_s = self._monotonic()
+        if not self.ready or not (len(self.ledger.permits.pods) or self.ledger.classes.gangs):
             return []
         anew = now_s >= self._held_anew_s  # the leader heeds no word on runs that it has not yet stored
         if anew:
-            permits.forget_told(self._pool)
             self.ledger.pressure.forget_told(self._pool)
             self._held_anew_s = now_s + _HELD_ANEW_S
-        members, amounts = permits.take_held(self._pool, self.ledger.classes.requests)
-        whole = self._session.take_whole_nodes(anew=anew)
-        held = [HeldAmounts(members=members, names=SCALED, amounts=amounts.T)] if len(members) else []
-        return [held_amounts_message(one) for one in (*held, *([whole] if whole else []))]
+        held = self._session.take_permitted(anew=anew), self._session.take_whole_nodes(anew=anew)
+        return [held_amounts_message(one) for one in held if one is not None]
 
     def place(self, members: Members) -> PlaceReply:
         """Choose nodes for members of runs that are leased to the cluster as a whole, as its executor asks.

@@ -19,6 +19,7 @@ from argosy_core.arrays import Int8s, Int32s, has_true, true_places
 from argosy_core.errors import InvalidRequest, NotAllowedNow, StateConflict
 from argosy_core.framework import PlacementBatch, Point
 from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.reading.scaling import SCALED
 from argosy_core.job.tables.members import Members
 from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.ledger import NodeLedger
@@ -269,6 +270,20 @@ class SamplerSession:
         used = np.flatnonzero(amounts.any(axis=0))
         names = tuple(self.ledger.axis.names[column] for column in used.tolist())
         return HeldAmounts(members=members, names=names, amounts=amounts[:, used])
+
+    def take_permitted(self, *, anew: bool = False) -> HeldAmounts | None:
+        """Return what pods that are resized hold by now, if the leader was not told; see `PermitBook.take_held`.
+
+        Args:
+            anew: Whether to tell it of all of them: a leader heeds no word on runs that it has not yet stored.
+        """
+        permits = self.ledger.permits
+        if not len(permits.pods):
+            return None
+        if anew:
+            permits.forget_told(self._pool)
+        members, amounts = permits.take_held(self._pool, self.ledger.classes.requests)
+        return HeldAmounts(members=members, names=SCALED, amounts=amounts.T) if len(members) else None
 
     def release(self, epoch: int, members: Members) -> None:
         """Let the leader go of placements.
