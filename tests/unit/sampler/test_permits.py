@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -19,6 +20,7 @@ from argosy_core.permits import PermitService
 from argosy_runtime.channel import ChannelCredentials, open_channel
 from argosy_runtime.grpc_server import GrpcServer, GrpcSettings
 from argosy_runtime.logs import get_logger
+from argosy_sampler import permits
 from argosy_sampler.config import PermitConfig
 from argosy_sampler.permit_codec import INVENTORY, PERMIT_REQUEST
 from argosy_sampler.permits import PermitServicer
@@ -78,7 +80,7 @@ class Agent:
 class Sampler:
     """A permit service on a port of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         """One node of 1000 and 100, two pods of 200 and 20."""
         self.ledger = NodeLedger(permits=PermitSettings(unit=(100, 10)))
         self.ledger.put_nodes([NodeSpec(name="n", total={"cpu": 1000, "memory": 100})])
@@ -91,25 +93,33 @@ class Sampler:
                 scalings=dict.fromkeys((0, 1), Scaling(least=(100, 10), most=(800, 80))),
             )
         )  # fmt: skip
-        self.servicer = PermitServicer("c", b"p" * 16, log=get_logger())
+        self.servicer = PermitServicer("c", b"p" * 16, log=get_logger(), monotonic=monotonic)
+        self.service = PermitService(self.ledger, cluster="c", cluster_uid="u")
         self.server = GrpcServer(GrpcSettings(listen="127.0.0.1:0"))
         self.server.add(permit_pb2_grpc.add_PermitServiceServicer_to_server, self.servicer, "permits")
 
     def open(self) -> None:
         """Let agents in."""
-        self.servicer.open(PermitService(self.ledger, cluster="c", cluster_uid="u"))
+        self.servicer.open(self.service)
+
+
+@contextlib.asynccontextmanager
+async def serve(sampler: Sampler) -> AsyncIterator[None]:
+    """Let agents in while a block runs."""
+    sampler.open()
+    await sampler.server.start()
+    ticking = asyncio.ensure_future(sampler.servicer.run())
+    yield
+    ticking.cancel()
+    await sampler.server.stop(0)
 
 
 @pytest.fixture
 async def sampler() -> AsyncIterator[Sampler]:
     """One that serves."""
     sampler = Sampler()
-    sampler.open()
-    await sampler.server.start()
-    ticking = asyncio.ensure_future(sampler.servicer.run())
-    yield sampler
-    ticking.cancel()
-    await sampler.server.stop(0)
+    async with serve(sampler):
+        yield sampler
 
 
 @pytest.fixture
@@ -160,6 +170,30 @@ async def test_refusals_and_directives_are_told(sampler: Sampler, agent: Agent) 
     sampler.ledger.set_cordons(["n"])
     directives = (await agent.hear()).directives
     assert list(directives.directive_column) == [permit_pb2.DIRECTIVE_DRAIN] * 2
+
+
+async def test_an_agent_that_speaks_faster_than_anybody_needs_waits_and_others_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock that stands, each has a second's worth of messages, twenty here, and the rest wait ever longer."""
+    monkeypatch.setattr(permits, "_MESSAGES_PER_S", 20.0)
+    sampler = Sampler(monotonic=lambda: 0.0)
+    async with serve(sampler):
+        channels = [open_channel(sampler.server.address, ChannelCredentials()) for _ in range(2)]
+        flood, other = (Agent(channel) for channel in channels)
+        await flood.say(hello=permit_pb2.Hello(cluster="c", cluster_uid="u", process_id=b"f" * 16))
+        heard = await flood.hear()
+        for _ in range(500):
+            await flood.say(heartbeat=permit_pb2.Heartbeat())
+        while heard.confirmed_sequence < 20:
+            heard = await flood.hear()
+        await begin(other)
+        for number in range(2, 18):
+            await other.say(request=asking(number, 200, 20, 200, 20))
+            assert (await other.hear()).confirmed_sequence == number + 1
+        assert sampler.service.confirmed(1) < 80
+        for channel in channels:
+            await channel.close()
 
 
 async def test_a_goodbye_ends_the_stream_and_frees_the_pods(sampler: Sampler, agent: Agent) -> None:

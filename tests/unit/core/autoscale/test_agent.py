@@ -282,6 +282,19 @@ def test_a_resize_that_is_never_answered_is_given_up_after_its_time() -> None:
     assert world.tell(after_s=SETTINGS.resize_retry_s).resizes
 
 
+@pytest.mark.parametrize("outcome", list(ResizeOutcome))
+def test_a_pod_that_is_deleted_during_a_resize_is_forgotten_however_that_ends(outcome: ResizeOutcome) -> None:
+    """Nothing is asked for it, nor done; one that comes after it begins anew."""
+    world = World()
+    world.use(3.5)
+    assert world.permit(units(4)).resizes
+    ended = world.ended(outcome, version=9)
+    for actions in (world.tell(PodGone("pod")), world.tell(ended)):
+        assert (list(actions.requests), list(actions.resizes), world.agent.pods) == ([], [], {})
+    (first,) = world.tell(replace(world.pod, uid="next")).requests
+    assert (first.uid, first.wanted, first.is_first) == ("next", units(2), True)
+
+
 def test_a_pod_that_is_out_of_date_is_not_believed() -> None:
     """A watch may be behind the answer to a resize."""
     world = World()

@@ -39,15 +39,15 @@ def uids(*pods: int) -> np.ndarray:
 class World:
     """A service, one node of 1000 and 100, and agents called by letters."""
 
-    def __init__(self, **limits: int) -> None:
-        """All is listed; there is no pod yet."""
+    def __init__(self, *first: int, **limits: int) -> None:
+        """All is listed: the first pods, which another sampler may have permitted anything."""
         self.ledger = NodeLedger(permits=PermitSettings(lease_s=6.0, margin_s=4.0, unit=(100, 10), rises_per_s=2.0))
         self.ledger.put_nodes([NodeSpec(name="n", total={"cpu": 1000, "memory": 100})])
         self.service = PermitService(self.ledger, cluster="c", cluster_uid="u", **limits)
         self.numbers = 0
         self.sequences: dict[int, int] = {}
         self.now_s = 0.0
-        self.see()
+        self.see(*first)
 
     def see(self, *pods: int, scaling: Scaling | None = BOUNDS) -> None:
         """Exactly these pods are there, each as large as 200 and 20."""
@@ -431,6 +431,24 @@ def test_all_agents_that_come_back_in_random_order_leave_nothing_uncertain_and_n
         assert books().buffer[0].tolist() == [0], "what each was permitted is what is seen, or what it says"
         world.ask(session, {pod: (400, 20)})
         assert (books().reserved <= books().total).all(), f"over-committed after {at} agents"
+
+
+def test_a_sampler_that_starts_with_half_of_the_agents_gone_serves_the_others_of_what_none_may_still_give() -> None:
+    """The pods of those that are away count at their maximum until no lease can last; then their room is pushed."""
+    world = World(1, 2, 3, 4)
+    books = world.ledger.permits.node_books
+    agent = world.begin("a")
+    assert permits_in(world.tell(agent, 1, 2), agent) == {1: [200, 20], 2: [200, 20]}
+    assert books().buffer[0].tolist() == [2 * (800 - 200)]
+    assert permits_in(world.ask(agent, {1: (300, 20)}), agent) == {1: [200, 20]}, "others may have it"
+    for world.now_s in (3.0, 6.0, 9.0):
+        world.say(agent, Heartbeat())
+        assert not permits_in(world.service.tick(world.now_s), agent)
+    world.now_s = 10.5
+    assert permits_in(world.service.tick(world.now_s), agent) == {1: [300, 20]}
+    assert (books().buffer[0].tolist(), books().reserved[0].tolist()) == ([0], [900])
+    late = world.begin("b")
+    assert permits_in(world.tell(late, 3, 4, held=False), late) == {3: [200, 20], 4: [200, 20]}
 
 
 def test_a_clock_that_goes_back_gives_nothing_away(world: World) -> None:

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import copy
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,7 @@ from aiohttp import web
 from argosy_core.resources import parse_quantity
 from argosy_testkit.fake_kube_api.faults import ApiFault, FaultScript
 from argosy_testkit.fake_kube_api.kubelet import Kubelets
+from argosy_testkit.fake_kube_api.metrics import metrics_list, page, summary
 from argosy_testkit.fake_kube_api.store import Document, Refusal, Store, selects
 
 __all__ = ["CUSTOM_GROUP", "FakeKubeApi"]
@@ -67,6 +69,8 @@ class FakeKubeApi:
         """Token that callers must come with; tests may change it."""
         self.uses: dict[tuple[str, str], tuple[str, str]] = {}
         """Quantities of cpu and memory that the metrics API tells, by (namespace, name) of pods."""
+        self.monotonic: Callable[[], float] = time.monotonic
+        """Clock by which kubelets count what pods use; tests may change it."""
         self.accounts: dict[str, tuple[str, str]] = {}
         """Name and audience of service accounts, by their token; without an audience the server knows of none."""
         self.reviewed: list[str] = []
@@ -247,30 +251,18 @@ class FakeKubeApi:
     def _measured(self, request: web.Request) -> tuple[int, bytes] | None:
         """Return an answer about what pods use; None if something else was asked."""
         if request.path == _METRICS_PATH:
-            return 200, self._metrics()
-        if request.path.endswith("/proxy/stats/summary"):
-            node = request.path.split("/")[-4]
-            pods = [
-                {
-                    "podRef": {"namespace": key[0], "name": key[1]},
-                    "cpu": {"usageNanoCores": parse_quantity("cpu", cpu) * 1_000_000},
-                    "memory": {"workingSetBytes": parse_quantity("memory", memory)},
-                }
-                for key, (cpu, memory) in self.uses.items()
-                if self.store.find("pods", *key)["spec"].get("nodeName") == node
-            ]
-            return 200, msgspec.json.encode({"node": {"nodeName": node}, "pods": pods})
-        return None
-
-    def _metrics(self) -> bytes:
-        items = [
-            {
-                "metadata": {"namespace": namespace, "name": name},
-                "containers": [{"name": "main", "usage": {"cpu": cpu, "memory": memory}}],
-            }
-            for (namespace, name), (cpu, memory) in self.uses.items()
-        ]
-        return msgspec.json.encode({"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": items})
+            return 200, metrics_list(self.uses)
+        if not request.path.endswith(("/proxy/stats/summary", "/proxy/metrics/resource")):
+            return None
+        node = request.path.split("/")[-4]
+        pods = [pod for pod in self.store.all("pods") if pod["spec"].get("nodeName") == node]
+        keys = {(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods}
+        used = {
+            key: (parse_quantity("cpu", cpu), parse_quantity("memory", memory))
+            for key, (cpu, memory) in self.uses.items()
+            if key in keys
+        }
+        return 200, summary(node, used) if request.path.endswith("summary") else page(used, self.monotonic())
 
     async def _change(self, request: web.Request, where: tuple[str, str, str, str]) -> tuple[int, bytes]:
         api_version, plural, namespace, name = where

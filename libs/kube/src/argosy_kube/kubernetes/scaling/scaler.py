@@ -96,9 +96,10 @@ class PodScaler:
         call_timeout_s: How long a call may take, seconds.
         meter: Whom calls are told to.
         metrics: Where metrics are read; where that is a node's kernel, its pods are all that there is.
+        monotonic: Clock in seconds, by which counters become rates.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a scaler is made of
         self,
         source: CredentialSource,
         *,
@@ -108,6 +109,7 @@ class PodScaler:
         call_timeout_s: float = 30.0,
         meter: ApiMeter = NO_METER,
         metrics: MetricsSource | NodeCgroups = MetricsSource.API,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Connect to nothing yet."""
         settings = settings if settings is not None else KubernetesSettings()
@@ -119,6 +121,7 @@ class PodScaler:
         self._pods = Reflector(self._server, followed, Versions())
         self._read_policy = read_policy
         self._metrics = metrics
+        self._monotonic = monotonic
         self._readers: dict[str, UsageReader] = {}
         self._known: dict[str, ScaledPod] = {}
         self.unreadable: dict[str, str] = {}
@@ -221,7 +224,7 @@ class PodScaler:
         elif isinstance(self._metrics, NodeCgroups):
             names = [(uid, *_name(pod)) for uid, pod in self._known.items()]
             page = await asyncio.to_thread(read_cgroups, self._metrics.root, names)
-            uses = self._readers.setdefault("", KubeletPageReader()).read(page, time.monotonic())
+            uses = self._readers.setdefault("", KubeletPageReader()).read(page, self._monotonic())
         else:
             uses = await self._ask_kubelets(self._metrics)
         pods = [(uid, uses.get(_name(pod), _UNKNOWN)) for uid, pod in self._known.items()]
@@ -256,7 +259,7 @@ class PodScaler:
             answer = await self._server.call("GET", path, priority=Priority.READ)
         except ApiFailure as failure:
             raise unavailable(failure, "reading metrics") from failure
-        return self._readers.setdefault(node, _READERS[source]()).read(answer, time.monotonic())
+        return self._readers.setdefault(node, _READERS[source]()).read(answer, self._monotonic())
 
     async def close(self) -> None:
         """Close connections."""
