@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -12,6 +14,7 @@ from argosy.api.v1 import event_pb2
 from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.job.identity import compose_id, id_high
+from argosy_core.job.tables.members import number_of
 from argosy_runtime.columns import pack_column, unpack_column
 from argosy_server.api.codecs.changes_codec import encode_change_requests, encode_submitted
 from argosy_server.api.codecs.cursors import (
@@ -160,7 +163,7 @@ EVENT = st.tuples(
 )
 
 
-def make_batch(events: list[tuple[int, ...]], texts: list[str]) -> bytes:
+def make_batch(events: list[tuple[int, ...]], texts: list[str], members: Sequence[int] = ()) -> bytes:
     """Return events (handle, kind, attempt, time, cluster, reason, from, to) as a row's payload."""
     columns = list(zip(*events, strict=True))
     count = len(events)
@@ -176,6 +179,7 @@ def make_batch(events: list[tuple[int, ...]], texts: list[str]) -> bytes:
         texts=texts,
         from_state_column=pack_column(columns[6], "int8"),
         to_state_column=pack_column(columns[7], "int8"),
+        member_column=pack_column(members, "int16") if members else b"",
     ).SerializeToString()
 
 
@@ -203,6 +207,17 @@ def test_watch_responses_equal_messages_built_one_by_one(
     ]
     assert responses[-1][1].number == before + len(events)
     assert all(len(response.events) <= max_count for response, _ in responses)
+
+
+def test_event_of_a_member_says_which_and_how_often_it_was_replaced() -> None:
+    """Their number is one in the row; rows without are of releases that told nothing of members."""
+    events = [(1, 16, 1, 5, 0, 1, 3, 3), (1, 14, 1, 6, 0, -1, 3, 3), (2, 4, 1, 6, -1, -1, 2, 3)]
+    for members in ((300, number_of(300, 2), 0), ()):
+        batch = StoredBatch.read(1, make_batch(events, ["east", "its node is lost"], members))
+        ((response, _),) = watch_responses(WatchCursor(job_set_id=1, number=0), batch, max_count=9)
+        told = [(event.kind, event.member, event.replacement) for event in response.events]
+        assert told == ([(16, 300, 0), (14, 300, 2), (4, 0, 0)] if members else [(16, 0, 0), (14, 0, 0), (4, 0, 0)])
+        assert (response.events[0].cluster, response.events[0].reason) == ("east", "its node is lost")
 
 
 def test_watch_responses_skip_what_the_cursor_has() -> None:

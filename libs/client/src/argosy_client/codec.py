@@ -347,6 +347,8 @@ def event_batch_of(message: event_pb2.WatchJobSetResponse, *, after_number: int)
                 cluster=event.cluster,
                 node=event.node,
                 reason=event.reason,
+                member=event.member,
+                replacement=event.replacement,
             )
             for event in message.events
             if event.number > after_number

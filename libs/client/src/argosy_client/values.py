@@ -302,8 +302,8 @@ class JobEvent:
     job_id: str
     """Job."""
     kind: str
-    """submitted, leased, created, running, succeeded, failed, cancelled, cancel_requested, reprioritized, requeued or
-    unknown."""
+    """submitted, leased, created, running, succeeded, failed, cancelled, cancel_requested, reprioritized, requeued,
+    unknown, held, released, member_leased, member_running or member_ended."""
     time_s: float
     """When, seconds since the Unix epoch."""
     attempt: int
@@ -314,6 +314,10 @@ class JobEvent:
     """Node, if it matters."""
     reason: str
     """Reason, if there is one."""
+    member: int = 0
+    """Member of the run, of events whose kind begins with member."""
+    replacement: int = 0
+    """How many members were in its place before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

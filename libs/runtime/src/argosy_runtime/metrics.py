@@ -113,6 +113,17 @@ class Metrics:
     preempted_jobs: Counter = field(
         default_factory=lambda: _counter("preempted_jobs", "Jobs queued again after a preempted run.", ("pool",))
     )
+    grown_members: Counter = field(
+        default_factory=lambda: _counter(
+            "grown_members", "Members that runs were given beyond their minima.", ("pool",)
+        )
+    )
+    replaced_members: Counter = field(
+        default_factory=lambda: _counter("replaced_members", "Members given in the place of lost ones.", ("pool",))
+    )
+    taken_back_members: Counter = field(
+        default_factory=lambda: _counter("taken_back_members", "Members stopped so that others have room.", ("pool",))
+    )
     requeued_jobs: Counter = field(
         default_factory=lambda: _counter("requeued_jobs", "Jobs queued again after a lost or returned run.", ("pool",))
     )

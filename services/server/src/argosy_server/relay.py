@@ -26,9 +26,8 @@ from google.protobuf.message import DecodeError
 from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import ArgosyError, InvalidRequest, StateConflict
 from argosy_eventlog.pulsar.sender import KeyedMessage, PulsarSender
-from argosy_runtime.columns import read_columns
 from argosy_server.api.access import audit_message
-from argosy_server.api.codecs.event_codec import EVENT_COLUMNS
+from argosy_server.api.codecs.event_codec import read_event_columns
 from argosy_server.api.codecs.event_wire import encode_events
 from argosy_server.config import ServerConfig
 from argosy_store.replicas.audit import AuditOutbox
@@ -61,7 +60,7 @@ def event_messages(pool: str, events: RelayedEvents) -> Iterator[KeyedMessage]:
     except DecodeError as cause:
         name = f"{events.queue}/{events.job_set}"
         raise InvalidRequest(f"events from {events.first_number} on of {name} cannot be read") from cause
-    columns = read_columns(message, EVENT_COLUMNS, where="EventBatch")
+    columns = read_event_columns(message)
     texts = [*message.texts, ""]  # -1 stands for none and so takes the last
     count = len(columns["handle_column"])
     for start in range(0, count, _EVENTS_PER_MESSAGE):

@@ -101,6 +101,7 @@ def test_extras_are_the_first_to_make_room_for_a_job_that_waits(*, takes_over: b
     stopped = [ordinal for _, job, ordinal in world.sent(say.SendStops) if job == handle]
     assert stopped == [ordinal_of(1, 2)]
     tell(world, handle, (2, CANCELLED))
+    assert world.job(handle).runs[ordinal_of(1, 2)].reason == "taken back: a job that waits needs its room"
     assert world.job_state(handle) == JobState.RUNNING
     later(world, 1.0, turns=2)
     assert world.job_state(waiting) == JobState.LEASED

@@ -139,6 +139,7 @@ def test_member_that_fails_has_the_others_stopped_and_fails_the_job(*, takes_ove
     assert world.job_state(handle) == JobState.FAILED
     assert rows_of(world, handle) == {0: RunState.CANCELLED, 1: RunState.FAILED}
     assert "three" in [text for one in world.stored for draft in one.events for text in draft.texts]
+    assert world.job(handle).runs[ordinal_of(1, 0)].reason.startswith("stopped: a member of its run failed")
     assert held(world) == (0.0, 8)
 
 

@@ -175,6 +175,8 @@ def test_victims_that_are_gangs_are_stopped_whole() -> None:
     assert len(victims) == 2
     assert len(world.sent(SendStops)) == 4
     tell(world, victims, CANCELLED)
+    ended = [run for handle in victims for run in world.job(handle).runs.values()]
+    assert {(RunState(run.state), run.reason.split(":")[0]) for run in ended} == {(RunState.PREEMPTED, "preempted")}
     pass_time(world, 2.0)
     assert world.job_state(gang) == JobState.LEASED
 

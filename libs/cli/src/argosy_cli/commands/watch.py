@@ -80,6 +80,11 @@ def follow(
     return exit_code_of_jobs(counts)
 
 
+def _member_text(event: JobEvent) -> str:
+    """Return which member of a run an event is about."""
+    return f"member {event.member}" + (f", replacement {event.replacement}" if event.replacement else "")
+
+
 def _print_event(settings: Settings, event: JobEvent) -> None:
     if settings.output == "json":
         print_value(Settings(output="jsonl"), event)  # a stream has no end to close a list at
@@ -90,6 +95,7 @@ def _print_event(settings: Settings, event: JobEvent) -> None:
         print_value(settings, to_plain(event))
     else:
         where = f" on {event.cluster}/{event.node}" if event.cluster else ""
+        where += f", {_member_text(event)}" if event.kind.startswith("member") else ""
         reason = f": {shown(event.reason)}" if event.reason else ""
         time = time_text(datetime.fromtimestamp(event.time_s, UTC))
         click.echo(f"{event.number:>8}  {time}  {short_id(event.job_id)}  {state_text(event.kind)}{where}{reason}")

@@ -185,6 +185,12 @@ class JobEventKind(IntEnum):
     """Somebody holds it back."""
     RELEASED = 13
     """It is held no longer."""
+    MEMBER_LEASED = 14
+    """Its run was given a further member, or one in the place of another."""
+    MEMBER_RUNNING = 15
+    """Such a member runs."""
+    MEMBER_ENDED = 16
+    """A member ended, and the run goes on."""
 
 
 class Writer(Enum):
@@ -254,6 +260,8 @@ def _job_transitions() -> dict[tuple[JobState | None, JobEventKind], tuple[JobSt
         # Whoever cannot be asked must be taken for running.
         table[state, JobEventKind.UNKNOWN] = (running, Writer.LEADER)
         table[state, JobEventKind.REQUEUED] = (queued, Writer.LEADER)
+        for event in (JobEventKind.MEMBER_LEASED, JobEventKind.MEMBER_RUNNING, JobEventKind.MEMBER_ENDED):
+            table[state, event] = (state, Writer.LEADER)
         for event, end in _LEADER_ENDS.items():
             table[state, event] = (end, Writer.LEADER)
     table[leased, JobEventKind.RUNNING] = (running, Writer.LEADER)

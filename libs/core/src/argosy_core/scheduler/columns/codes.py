@@ -24,6 +24,9 @@ __all__ = [
     "EVENT_FAILED",
     "EVENT_HELD",
     "EVENT_LEASED",
+    "EVENT_MEMBER_ENDED",
+    "EVENT_MEMBER_LEASED",
+    "EVENT_MEMBER_RUNNING",
     "EVENT_RELEASED",
     "EVENT_REPRIORITIZED",
     "EVENT_REQUEUED",
@@ -69,6 +72,9 @@ EVENT_CREATED: Final = int(JobEventKind.CREATED)
 EVENT_FAILED: Final = int(JobEventKind.FAILED)
 EVENT_HELD: Final = int(JobEventKind.HELD)
 EVENT_LEASED: Final = int(JobEventKind.LEASED)
+EVENT_MEMBER_ENDED: Final = int(JobEventKind.MEMBER_ENDED)
+EVENT_MEMBER_LEASED: Final = int(JobEventKind.MEMBER_LEASED)
+EVENT_MEMBER_RUNNING: Final = int(JobEventKind.MEMBER_RUNNING)
 EVENT_RELEASED: Final = int(JobEventKind.RELEASED)
 EVENT_REPRIORITIZED: Final = int(JobEventKind.REPRIORITIZED)
 EVENT_REQUEUED: Final = int(JobEventKind.REQUEUED)

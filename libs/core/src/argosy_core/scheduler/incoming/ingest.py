@@ -18,6 +18,7 @@ from argosy_core.scheduler.columns.codes import (
     EVENT_CANCELLED,
     EVENT_FAILED,
     EVENT_LEASED,
+    EVENT_MEMBER_LEASED,
     JOB_CANCELLED,
     JOB_FAILED,
     JOB_LEASED,
@@ -26,7 +27,7 @@ from argosy_core.scheduler.columns.codes import (
 )
 from argosy_core.scheduler.columns.messages import ClusterRuns, SpecReference
 from argosy_core.scheduler.columns.rows import Texts, job_ends, job_updates, runs_by_cluster
-from argosy_core.scheduler.memory.replacing import may_be_added_to, note_vacancies, rules_of
+from argosy_core.scheduler.memory.replacing import are_extras, may_be_added_to, note_vacancies, rules_of
 from argosy_core.scheduler.memory.run_members import follow_members
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.outgoing.effects import AddedMembers, ExecutorRows, LeaseEffects, LeasePlan, RefusedEffects
@@ -213,6 +214,7 @@ def apply_ingested(state: PoolState, plan: LeasePlan, now_s: float) -> LeaseEffe
     if plan.added is not None:
         unwanted, begun = _begin_added(state, plan.added)
         releases, rows = (*releases, *unwanted), (*rows, *_rows_per_cluster(state, begun))
+        _say_begun(state, begun, events)
     effects = LeaseEffects(
         events=events.draft(),
         job_updates=updates,
@@ -242,6 +244,16 @@ def _begin_added(state: PoolState, added: AddedMembers) -> tuple[tuple[ClusterRu
     node = live.members.node[live.members.find(slots[wanted], added.members[wanted].member)]
     begun = LiveMembers(slots[wanted], added.members[wanted], node, np.full(node.size, RUN_LEASED, dtype=np.int8))
     return unwanted, begun
+
+
+def _say_begun(state: PoolState, begun: LiveMembers, events: EventBuffer) -> None:
+    """Write an event for each member that a run was given, and count them."""
+    numbers = begun.keys.member
+    now_us = round(state.flow_time_s * 1e6)
+    events.add_members(begun.slot, EVENT_MEMBER_LEASED, numbers=numbers, nodes=begun.node, time_us=now_us)
+    extra_count = int(are_extras(state, begun.slot, numbers).sum())
+    state.totals["members_grown"] += extra_count
+    state.totals["members_replaced"] += int(numbers.size) - extra_count
 
 
 def give_back_placements(state: PoolState, slots: Int32s) -> tuple[ClusterRuns, ...]:

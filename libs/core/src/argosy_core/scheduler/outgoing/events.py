@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int8s, Int32s, Int64s, spread, true_places
+from argosy_core.arrays import Int8s, Int16s, Int32s, Int64s, has_true, spread, true_places
 from argosy_core.job.tables.interning import distinct
 from argosy_core.scheduler.columns.codes import (
     EVENT_CANCELLED,
@@ -25,6 +25,23 @@ if TYPE_CHECKING:
     from argosy_core.scheduler.memory.state import PoolState
 
 __all__ = ["Detail", "EventBuffer", "EventDraft", "EventGroup"]
+
+
+_COLUMNS: Final = {
+    "job_set": np.int32,
+    "handle": np.int64,
+    "id_high": np.int64,
+    "kind": np.int8,
+    "attempt": np.int32,
+    "time_us": np.int64,
+    "cluster": np.int32,
+    "node": np.int32,
+    "reason": np.int32,
+    "before": np.int8,
+    "after": np.int8,
+    "member": np.int16,
+}
+"""Types of the columns of events, in the order in which they are collected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +76,8 @@ class EventGroup:
     """Job states after."""
     texts: tuple[str, ...]
     """Texts used, each once."""
+    member: Int16s | None = None
+    """Numbers of the members that events are about, 0 where they are about none or member 0; None where all are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +114,8 @@ class EventDraft:
     """n job states after."""
     texts: tuple[str, ...]
     """Texts of all groups."""
+    member: Int16s | None = None
+    """n numbers of members, 0 where the event is of none or of member 0; None where all are 0."""
 
     def __len__(self) -> int:
         """Return the number of events."""
@@ -125,6 +146,7 @@ class EventDraft:
                     from_state=self.from_state[part],
                     to_state=self.to_state[part],
                     texts=texts,
+                    member=None if self.member is None else self.member[part],
                 )
             )
         return groups
@@ -173,6 +195,34 @@ class EventBuffer:
         """Return the index of a reason text, -1 for an empty one."""
         return self._reasons.setdefault(text, len(self._reasons)) if text else -1
 
+    def add_members(
+        self,
+        slots: Int32s,
+        kind: int,
+        *,
+        numbers: Int16s,
+        nodes: Int32s,
+        time_us: int | Int64s,
+        reason: Int64s | int = -1,
+    ) -> None:
+        """Add one event for each of some members of runs; their jobs stay in their states.
+
+        Args:
+            slots: int32[n] live jobs.
+            kind: JobEventKind.
+            numbers: Number of each member in its run.
+            nodes: Node name index of each in its run's cluster.
+            time_us: When it happened, of all or of each.
+            reason: Index from `reason`, of all or of each; -1 none.
+        """
+        if not slots.size:
+            return
+        to_state = self._state.live.state[slots]
+        self.add(slots, kind, to_state=to_state, time_us=time_us, reason=reason, with_run=Detail.PLACE)
+        told = dict(zip(_COLUMNS, self._parts[-1], strict=True))
+        told |= {"node": nodes.astype(np.int32), "member": numbers.astype(np.int16)}
+        self._parts[-1] = tuple(told.values())
+
     def add(
         self,
         slots: Int32s,
@@ -214,6 +264,7 @@ class EventBuffer:
                 spread(reason, size, np.int32),
                 np.zeros(size, dtype=np.int8) if kind == EVENT_SUBMITTED else live.state[slots],
                 spread(to_state, size, np.int8),
+                np.zeros(size, dtype=np.int16),
             )
         )
 
@@ -241,6 +292,7 @@ class EventBuffer:
                 np.full(size, reason, dtype=np.int32),
                 np.full(size, JOB_QUEUED, dtype=np.int8),
                 np.full(size, JOB_CANCELLED, dtype=np.int8),
+                np.zeros(size, dtype=np.int16),
             )
         )
 
@@ -249,22 +301,9 @@ class EventBuffer:
         if self._parts:
             joined = [np.concatenate(column) for column in zip(*self._parts, strict=True)]
         else:
-            types = (
-                np.int32,
-                np.int64,
-                np.int64,
-                np.int8,
-                np.int32,
-                np.int64,
-                np.int32,
-                np.int32,
-                np.int32,
-                np.int8,
-                np.int8,
-            )
-            joined = [np.zeros(0, dtype=dtype) for dtype in types]
+            joined = [np.zeros(0, dtype=dtype) for dtype in _COLUMNS.values()]
         order = np.argsort(joined[0], kind="stable")
-        job_set, handle, id_high, kind, attempt, time_us, cluster, node, reason, before, after = (
+        job_set, handle, id_high, kind, attempt, time_us, cluster, node, reason, before, after, member = (
             column[order] for column in joined
         )
         starts = true_places(np.concatenate([[True], job_set[1:] != job_set[:-1]])) if job_set.size else order
@@ -291,6 +330,7 @@ class EventBuffer:
             from_state=before,
             to_state=after,
             texts=(*self._reasons, *texts),
+            member=member if has_true(member != 0) else None,
         )
 
     def _places(self, cluster: Int32s, node: Int32s) -> tuple[Int32s, Int32s, list[str]]:

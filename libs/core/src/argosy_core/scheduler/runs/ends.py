@@ -24,6 +24,7 @@ from argosy_core.job.tables.rows import JobUpdates, RunUpdates
 from argosy_core.scheduler.columns.codes import (
     EVENT_CANCELLED,
     EVENT_FAILED,
+    EVENT_MEMBER_ENDED,
     EVENT_REQUEUED,
     EVENT_SUCCEEDED,
     JOB_CANCELLED,
@@ -39,7 +40,8 @@ from argosy_core.scheduler.columns.codes import (
 )
 from argosy_core.scheduler.columns.messages import ClusterRuns, StateColumns
 from argosy_core.scheduler.columns.rows import Texts, job_ends, job_updates, run_updates, runs_by_cluster
-from argosy_core.scheduler.memory.run_members import follow_members
+from argosy_core.scheduler.memory.replacing import are_extras
+from argosy_core.scheduler.memory.run_members import follow_members, run_states
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.work_ends import note_ended
 from argosy_core.scheduler.outgoing.events import Detail, EventBuffer
@@ -53,6 +55,9 @@ __all__ = ["NOTHING_ENDED", "Ended", "finish"]
 _RETURNED: Final = int(FailureKind.RETURNED)
 _NO_NODES: Final = (int(FailureKind.REJECTED), int(FailureKind.TIME_LIMIT), _RETURNED)
 """Failures with which no node has to do."""
+_TIMED_OUT: Final = "its run reached its time limit"
+_BROKEN: Final = "stopped: a member of its run failed, was lost or was cancelled"
+_TAKEN_BACK: Final = "taken back: a job that waits needs its room"
 _REQUEUE: Final = JOB_QUEUED
 _NO_SLOTS: Final = np.zeros(0, dtype=np.int32)
 
@@ -166,6 +171,7 @@ def finish(state: PoolState, columns: StateColumns, progress: Progress, *, event
     if progress.ended_members:
         touched = np.unique(rows.slots)
         follow_members(state, touched[~IS_RUN_TERMINAL[live.run_state[touched]] & live.members.has(touched)])
+        _say_members(state, rows, texts=ends.texts, events=events)
     again = job_end == _REQUEUE
     done = job_end == JOB_SUCCEEDED
     note_ended(state, slots[done], ends.time_us[done])
@@ -260,10 +266,12 @@ def _run_ends(
     parts = [single]
     for part in progress.ended_members:
         stopped = (live.flags[part.slots] & STOP_SENT) != 0
+        keys = Members.of(live.handle[part.slots], live.attempt[part.slots], part.numbers)
+        reason = _reasons(columns, part.rows, part.end, ends.texts)
         parts.append(
             _RunEnds(
                 slots=part.slots,
-                keys=Members.of(live.handle[part.slots], live.attempt[part.slots], part.numbers),
+                keys=keys,
                 node=part.nodes,
                 end=np.where(stopped & (part.end != RUN_SUCCEEDED), _stopped_end(state, part.slots), part.end).astype(
                     np.int16
@@ -272,12 +280,49 @@ def _run_ends(
                 time_us=columns.time_us[part.rows],
                 failure=columns.failure[part.rows].astype(np.int64),
                 exit_code=columns.exit_code[part.rows].astype(np.int64),
-                reason=_reasons(columns, part.rows, part.end, ends.texts),
+                reason=_say_why_stopped(state, part.slots, keys, end=part.end, reason=reason, texts=ends.texts),
             )
         )
     names = [field.name for field in fields(_RunEnds) if field.name != "keys"]
     joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     return _RunEnds(keys=Members.concatenate([part.keys for part in parts]), **joined)
+
+
+def _say_why_stopped(
+    state: PoolState, slots: Int32s, keys: Members, *, end: Int8s, reason: Int64s, texts: Texts
+) -> Int64s:
+    """Return the reasons of members' ends, with why it was of those that were stopped by this leader or the last.
+
+    Args:
+        state: The pool.
+        slots: Job of each.
+        keys: Who ended.
+        end: How each did, as its pods.
+        reason: What its cluster says, as index into the texts, or -1.
+        texts: Takes the reasons.
+    """
+    live, told = state.live, reason.copy()
+    flags, cancelled = live.flags[slots], end == RUN_CANCELLED
+    stopped = ((flags & STOP_SENT) != 0) & (end != RUN_SUCCEEDED)
+    timed_out, preempted = (flags & TIMED_OUT) != 0, are_preempted(state, slots)
+    of_others = cancelled & (reason < 0) & ((flags & (CANCEL_REQUESTED | TIMED_OUT)) == 0) & ~preempted
+    taken_back = np.zeros(slots.size, dtype=np.bool_)
+    if state.extras.stopping:
+        taken_back = cancelled & np.array([key in state.extras.stopping for key in keys.pairs()], dtype=np.bool_)
+    of_others &= ~taken_back
+    if has_true(of_others):
+        jobs, which = np.unique(slots, return_inverse=True)
+        of_others &= run_states(state, jobs)[1][which]
+    for chosen, text in (
+        (of_others, _BROKEN),
+        (~stopped & taken_back, _TAKEN_BACK),
+        (stopped & timed_out, _TIMED_OUT),
+    ):
+        if has_true(chosen):
+            told[chosen] = texts.index(text)
+    for row in true_places(stopped & preempted & ~timed_out).tolist():
+        told[row] = texts.index(f"preempted: {state.room.preempted[int(live.handle[slots[row]])]}")
+    return told
 
 
 def _note_nodes(state: PoolState, ends: _RunEnds, now_s: float) -> None:
@@ -380,6 +425,30 @@ def _say_ends(
                 reason=table[reason[chosen]],
                 with_run=Detail.PLACE if place else Detail.ATTEMPT,
             )
+
+
+def _say_members(state: PoolState, ends: _RunEnds, *, texts: Texts, events: EventBuffer) -> None:
+    """Write an event for each member that ended while its run goes on and nobody stops it, and count those taken back.
+
+    What is stopped with its run is told by the run's own end.
+    """
+    live = state.live
+    goes_on = ~IS_RUN_TERMINAL[live.run_state[ends.slots]] & ((live.flags[ends.slots] & STOP_SENT) == 0)
+    rows = true_places(goes_on)
+    if not rows.size:
+        return
+    table = np.array([events.reason(text) for text in texts.all()] + [-1], dtype=np.int64)
+    numbers, slots = ends.keys.member[rows], ends.slots[rows]
+    events.add_members(
+        slots,
+        EVENT_MEMBER_ENDED,
+        numbers=numbers,
+        nodes=ends.node[rows],
+        time_us=ends.time_us[rows],
+        reason=table[ends.reason[rows]],
+    )
+    is_extra, is_cancelled = are_extras(state, slots, numbers), ends.end[rows] == RUN_CANCELLED
+    state.totals["members_taken_back"] += int((is_extra & is_cancelled).sum())
 
 
 def _requeue(state: PoolState, slots: Int32s, failure: Int64s, now_s: float) -> None:

@@ -24,8 +24,10 @@ from argosy_core.job.states import (
     RUN_MAY_FOLLOW,
     FailureKind,
 )
+from argosy_core.job.tables.members import replacement_of
 from argosy_core.scheduler.columns.codes import (
     EVENT_CREATED,
+    EVENT_MEMBER_RUNNING,
     EVENT_RUNNING,
     EVENT_UNKNOWN,
     JOB_LEASED,
@@ -47,7 +49,7 @@ from argosy_core.scheduler.columns.codes import (
     RUN_UNKNOWN,
 )
 from argosy_core.scheduler.columns.messages import StateColumns
-from argosy_core.scheduler.memory.replacing import note_vacancies
+from argosy_core.scheduler.memory.replacing import are_extras, note_vacancies
 from argosy_core.scheduler.memory.results import BagFailure
 from argosy_core.scheduler.memory.run_members import are_broken_bags, object_places, run_states
 from argosy_core.scheduler.memory.state import PoolState
@@ -165,6 +167,7 @@ class Progress:
         table.state[held] = after
         starts = (after == RUN_RUNNING) & (table.start_time_us[held] == 0)
         table.start_time_us[held[starts]] = self._columns.time_us[rows[starts]]
+        self._say_begun(rows[starts], slots[starts], held[starts])
         ended = IS_RUN_TERMINAL[after]
         if has_true(ended):
             gone = held[ended]
@@ -180,6 +183,20 @@ class Progress:
         last = np.zeros(jobs.size, dtype=np.int64)
         last[which] = rows
         self._move(last, jobs, reached)
+
+    def _say_begun(self, rows: npt.NDArray[np.int64], slots: Int32s, held: Int64s) -> None:
+        """Write an event for each further member that runs; the first ones of a run are told by the job's own."""
+        table = self._state.live.members
+        further = (replacement_of(table.number[held]) > 0) | are_extras(self._state, slots, table.number[held])
+        if has_true(further):
+            rows, slots, held = rows[further], slots[further], held[further]
+            self._events.add_members(
+                slots,
+                EVENT_MEMBER_RUNNING,
+                numbers=table.number[held],
+                nodes=table.node[held],
+                time_us=self._columns.time_us[rows],
+            )
 
     def _apply_bags(self, rows: npt.NDArray[np.int64], slots: Int32s, bag: Int32s, *, reached: Int8s) -> Int8s:
         """Set the states of objects of bags, and return the state that follows for whoever has the bag.

@@ -27,7 +27,7 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61rgosy/api/v1/event.proto\x12\rargosy.api.v1\x1a\x17\x61rgosy/api/v1/job.proto\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x01\n\x08JobEvent\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12)\n\x04kind\x18\x03 \x01(\x0e\x32\x1b.argosy.api.v1.JobEventKind\x12.\n\nevent_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x05\x12\x0f\n\x07\x63luster\x18\x06 \x01(\t\x12\x0c\n\x04node\x18\x07 \x01(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\"\xdb\x01\n\x12WatchJobSetRequest\x12\x18\n\x05queue\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\x12\x1b\n\x07job_set\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x07\x12\x18\n\x06\x63ursor\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12\x16\n\x0euntil_finished\x18\x04 \x01(\x08\x12#\n\x07job_ids\x18\x05 \x03(\tB\x12\xbaH\x0f\x92\x01\x0c\x10\xe8\x07\x18\x01\"\x05r\x03\xb0\x01\x01\x12 \n\x0elabel_selector\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\x12\x15\n\rallow_missing\x18\x07 \x01(\x08\"\x88\x01\n\x13WatchJobSetResponse\x12\'\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x17.argosy.api.v1.JobEvent\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\t\x12\x32\n\x0cstate_counts\x18\x04 \x03(\x0b\x32\x1c.argosy.api.v1.JobStateCountJ\x04\x08\x03\x10\x04*\xac\x03\n\x0cJobEventKind\x12\x1e\n\x1aJOB_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1c\n\x18JOB_EVENT_KIND_SUBMITTED\x10\x01\x12\x19\n\x15JOB_EVENT_KIND_LEASED\x10\x02\x12\x1a\n\x16JOB_EVENT_KIND_CREATED\x10\x03\x12\x1a\n\x16JOB_EVENT_KIND_RUNNING\x10\x04\x12\x1c\n\x18JOB_EVENT_KIND_SUCCEEDED\x10\x05\x12\x19\n\x15JOB_EVENT_KIND_FAILED\x10\x06\x12\x1c\n\x18JOB_EVENT_KIND_CANCELLED\x10\x07\x12#\n\x1fJOB_EVENT_KIND_CANCEL_REQUESTED\x10\x08\x12 \n\x1cJOB_EVENT_KIND_REPRIORITIZED\x10\t\x12\x1b\n\x17JOB_EVENT_KIND_REQUEUED\x10\n\x12\x1a\n\x16JOB_EVENT_KIND_UNKNOWN\x10\x0b\x12\x17\n\x13JOB_EVENT_KIND_HELD\x10\x0c\x12\x1b\n\x17JOB_EVENT_KIND_RELEASED\x10\r2f\n\x0c\x45ventService\x12V\n\x0bWatchJobSet\x12!.argosy.api.v1.WatchJobSetRequest\x1a\".argosy.api.v1.WatchJobSetResponse0\x01\x42W\n\x11\x64\x65v.argosy.api.v1B\nEventProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61rgosy/api/v1/event.proto\x12\rargosy.api.v1\x1a\x17\x61rgosy/api/v1/job.proto\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x01\n\x08JobEvent\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12)\n\x04kind\x18\x03 \x01(\x0e\x32\x1b.argosy.api.v1.JobEventKind\x12.\n\nevent_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x05\x12\x0f\n\x07\x63luster\x18\x06 \x01(\t\x12\x0c\n\x04node\x18\x07 \x01(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x0e\n\x06member\x18\t \x01(\x05\x12\x13\n\x0breplacement\x18\n \x01(\x05\"\xdb\x01\n\x12WatchJobSetRequest\x12\x18\n\x05queue\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?\x12\x1b\n\x07job_set\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xff\x07\x12\x18\n\x06\x63ursor\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12\x16\n\x0euntil_finished\x18\x04 \x01(\x08\x12#\n\x07job_ids\x18\x05 \x03(\tB\x12\xbaH\x0f\x92\x01\x0c\x10\xe8\x07\x18\x01\"\x05r\x03\xb0\x01\x01\x12 \n\x0elabel_selector\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08\x12\x15\n\rallow_missing\x18\x07 \x01(\x08\"\x88\x01\n\x13WatchJobSetResponse\x12\'\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x17.argosy.api.v1.JobEvent\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\t\x12\x32\n\x0cstate_counts\x18\x04 \x03(\x0b\x32\x1c.argosy.api.v1.JobStateCountJ\x04\x08\x03\x10\x04*\x92\x04\n\x0cJobEventKind\x12\x1e\n\x1aJOB_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1c\n\x18JOB_EVENT_KIND_SUBMITTED\x10\x01\x12\x19\n\x15JOB_EVENT_KIND_LEASED\x10\x02\x12\x1a\n\x16JOB_EVENT_KIND_CREATED\x10\x03\x12\x1a\n\x16JOB_EVENT_KIND_RUNNING\x10\x04\x12\x1c\n\x18JOB_EVENT_KIND_SUCCEEDED\x10\x05\x12\x19\n\x15JOB_EVENT_KIND_FAILED\x10\x06\x12\x1c\n\x18JOB_EVENT_KIND_CANCELLED\x10\x07\x12#\n\x1fJOB_EVENT_KIND_CANCEL_REQUESTED\x10\x08\x12 \n\x1cJOB_EVENT_KIND_REPRIORITIZED\x10\t\x12\x1b\n\x17JOB_EVENT_KIND_REQUEUED\x10\n\x12\x1a\n\x16JOB_EVENT_KIND_UNKNOWN\x10\x0b\x12\x17\n\x13JOB_EVENT_KIND_HELD\x10\x0c\x12\x1b\n\x17JOB_EVENT_KIND_RELEASED\x10\r\x12 \n\x1cJOB_EVENT_KIND_MEMBER_LEASED\x10\x0e\x12!\n\x1dJOB_EVENT_KIND_MEMBER_RUNNING\x10\x0f\x12\x1f\n\x1bJOB_EVENT_KIND_MEMBER_ENDED\x10\x10\x32\x66\n\x0c\x45ventService\x12V\n\x0bWatchJobSet\x12!.argosy.api.v1.WatchJobSetRequest\x1a\".argosy.api.v1.WatchJobSetResponse0\x01\x42W\n\x11\x64\x65v.argosy.api.v1B\nEventProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,14 +45,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WATCHJOBSETREQUEST'].fields_by_name['job_ids']._serialized_options = b'\272H\017\222\001\014\020\350\007\030\001\"\005r\003\260\001\001'
   _globals['_WATCHJOBSETREQUEST'].fields_by_name['label_selector']._loaded_options = None
   _globals['_WATCHJOBSETREQUEST'].fields_by_name['label_selector']._serialized_options = b'\272H\005r\003\030\200\010'
-  _globals['_JOBEVENTKIND']._serialized_start=693
-  _globals['_JOBEVENTKIND']._serialized_end=1121
+  _globals['_JOBEVENTKIND']._serialized_start=730
+  _globals['_JOBEVENTKIND']._serialized_end=1260
   _globals['_JOBEVENT']._serialized_start=132
-  _globals['_JOBEVENT']._serialized_end=329
-  _globals['_WATCHJOBSETREQUEST']._serialized_start=332
-  _globals['_WATCHJOBSETREQUEST']._serialized_end=551
-  _globals['_WATCHJOBSETRESPONSE']._serialized_start=554
-  _globals['_WATCHJOBSETRESPONSE']._serialized_end=690
-  _globals['_EVENTSERVICE']._serialized_start=1123
-  _globals['_EVENTSERVICE']._serialized_end=1225
+  _globals['_JOBEVENT']._serialized_end=366
+  _globals['_WATCHJOBSETREQUEST']._serialized_start=369
+  _globals['_WATCHJOBSETREQUEST']._serialized_end=588
+  _globals['_WATCHJOBSETRESPONSE']._serialized_start=591
+  _globals['_WATCHJOBSETRESPONSE']._serialized_end=727
+  _globals['_EVENTSERVICE']._serialized_start=1262
+  _globals['_EVENTSERVICE']._serialized_end=1364
 # @@protoc_insertion_point(module_scope)

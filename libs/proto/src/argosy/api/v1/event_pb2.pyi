@@ -28,6 +28,9 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_UNKNOWN: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_HELD: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_RELEASED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_MEMBER_LEASED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_MEMBER_RUNNING: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_MEMBER_ENDED: _ClassVar[JobEventKind]
 JOB_EVENT_KIND_UNSPECIFIED: JobEventKind
 JOB_EVENT_KIND_SUBMITTED: JobEventKind
 JOB_EVENT_KIND_LEASED: JobEventKind
@@ -42,9 +45,12 @@ JOB_EVENT_KIND_REQUEUED: JobEventKind
 JOB_EVENT_KIND_UNKNOWN: JobEventKind
 JOB_EVENT_KIND_HELD: JobEventKind
 JOB_EVENT_KIND_RELEASED: JobEventKind
+JOB_EVENT_KIND_MEMBER_LEASED: JobEventKind
+JOB_EVENT_KIND_MEMBER_RUNNING: JobEventKind
+JOB_EVENT_KIND_MEMBER_ENDED: JobEventKind
 
 class JobEvent(_message.Message):
-    __slots__ = ("number", "job_id", "kind", "event_time", "attempt", "cluster", "node", "reason")
+    __slots__ = ("number", "job_id", "kind", "event_time", "attempt", "cluster", "node", "reason", "member", "replacement")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +59,8 @@ class JobEvent(_message.Message):
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
     number: int
     job_id: str
     kind: JobEventKind
@@ -61,7 +69,9 @@ class JobEvent(_message.Message):
     cluster: str
     node: str
     reason: str
-    def __init__(self, number: _Optional[int] = ..., job_id: _Optional[str] = ..., kind: _Optional[_Union[JobEventKind, str]] = ..., event_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt: _Optional[int] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    member: int
+    replacement: int
+    def __init__(self, number: _Optional[int] = ..., job_id: _Optional[str] = ..., kind: _Optional[_Union[JobEventKind, str]] = ..., event_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt: _Optional[int] = ..., cluster: _Optional[str] = ..., node: _Optional[str] = ..., reason: _Optional[str] = ..., member: _Optional[int] = ..., replacement: _Optional[int] = ...) -> None: ...
 
 class WatchJobSetRequest(_message.Message):
     __slots__ = ("queue", "job_set", "cursor", "until_finished", "job_ids", "label_selector", "allow_missing")

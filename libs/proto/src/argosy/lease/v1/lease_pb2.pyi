@@ -247,7 +247,7 @@ class ChangeRequests(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., kind_column: _Optional[bytes] = ..., priority_column: _Optional[bytes] = ..., ended_column: _Optional[bytes] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class EventBatch(_message.Message):
-    __slots__ = ("handle_column", "id_high_column", "kind_column", "attempt_column", "time_us_column", "cluster_column", "node_column", "reason_column", "texts", "from_state_column", "to_state_column")
+    __slots__ = ("handle_column", "id_high_column", "kind_column", "attempt_column", "time_us_column", "cluster_column", "node_column", "reason_column", "texts", "from_state_column", "to_state_column", "member_column")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ID_HIGH_COLUMN_FIELD_NUMBER: _ClassVar[int]
     KIND_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -259,6 +259,7 @@ class EventBatch(_message.Message):
     TEXTS_FIELD_NUMBER: _ClassVar[int]
     FROM_STATE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     TO_STATE_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     handle_column: bytes
     id_high_column: bytes
     kind_column: bytes
@@ -270,4 +271,5 @@ class EventBatch(_message.Message):
     texts: _containers.RepeatedScalarFieldContainer[str]
     from_state_column: bytes
     to_state_column: bytes
-    def __init__(self, handle_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., kind_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., time_us_column: _Optional[bytes] = ..., cluster_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., reason_column: _Optional[bytes] = ..., texts: _Optional[_Iterable[str]] = ..., from_state_column: _Optional[bytes] = ..., to_state_column: _Optional[bytes] = ...) -> None: ...
+    member_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., kind_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., time_us_column: _Optional[bytes] = ..., cluster_column: _Optional[bytes] = ..., node_column: _Optional[bytes] = ..., reason_column: _Optional[bytes] = ..., texts: _Optional[_Iterable[str]] = ..., from_state_column: _Optional[bytes] = ..., to_state_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ...) -> None: ...

@@ -16,11 +16,11 @@ from google.protobuf.message import DecodeError
 from argosy.api.v1 import event_pb2, job_pb2
 from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvariantViolation
-from argosy_runtime.columns import ColumnType, read_columns
+from argosy_runtime.columns import ColumnType, read_columns, unpack_column
 from argosy_server.api.codecs.cursors import STATE_COUNT, WatchCursor
-from argosy_server.api.codecs.event_wire import encode_events
+from argosy_server.api.codecs.event_wire import MEMBER, encode_events
 
-__all__ = ["EVENT_COLUMNS", "STATE_NAMES", "StoredBatch", "state_counts", "watch_responses"]
+__all__ = ["STATE_NAMES", "StoredBatch", "read_event_columns", "state_counts", "watch_responses"]
 
 STATE_NAMES: Final = tuple(
     job_pb2.JobState.Name(value).removeprefix("JOB_STATE_").lower() for value in range(STATE_COUNT)
@@ -39,7 +39,21 @@ EVENT_COLUMNS: Final[dict[str, ColumnType]] = {
     "from_state_column": "int8",
     "to_state_column": "int8",
 }
-"""Columns of an EventBatch."""
+"""Columns that every EventBatch has."""
+
+
+def read_event_columns(message: lease_pb2.EventBatch) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of a batch by field name, all of one length; members are 0 where a row has none.
+
+    Raises:
+        InvalidRequest: A column has a broken length, or the lengths differ.
+    """
+    columns = read_columns(message, EVENT_COLUMNS, where="EventBatch")
+    count = len(columns["handle_column"])
+    columns[MEMBER] = np.zeros(count, dtype=np.int16)
+    if message.member_column:
+        columns[MEMBER] = unpack_column(message.member_column, "int16", name=f"EventBatch.{MEMBER}", count=count)
+    return columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +83,7 @@ class StoredBatch:
             message.ParseFromString(payload)
         except DecodeError as cause:
             raise InvariantViolation(f"events from number {first_number} on cannot be read") from cause
-        columns = read_columns(message, EVENT_COLUMNS, where="EventBatch")
+        columns = read_event_columns(message)
         return StoredBatch(first_number=first_number, columns=columns, texts=[*message.texts, ""])
 
     @property

@@ -13,14 +13,19 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.job.tables.members import place_of, replacement_of
 from argosy_server.api.codecs.job_codec import id_characters
 
-__all__ = ["encode_events"]
+__all__ = ["MEMBER", "encode_events"]
+
+MEMBER: Final = "member_column"
+"""Column of members' numbers, which rows may lack."""
 
 # Field tags of JobEvent are (number << 3 | wire type); that of WatchJobSetResponse.events likewise.
 _EVENTS: Final = b"\x0a"
 _NUMBER, _JOB_ID, _KIND, _TIME, _ATTEMPT = 0x08, 0x12, 0x18, 0x22, 0x28
 _CLUSTER, _NODE, _REASON = b"\x32", b"\x3a", b"\x42"
+_MEMBER, _REPLACEMENT = b"\x48", b"\x50"
 _SECONDS, _NANOS = 0x08, 0x10
 _HEAD_BYTES: Final = 64
 _NUMBER_AT, _ID_AT, _KIND_AT, _SECONDS_AT, _NANOS_AT, _ATTEMPT_AT = 1, 9, 46, 50, 56, 62
@@ -41,15 +46,16 @@ def encode_events(columns: dict[str, npt.NDArray[Any]], texts: list[str], number
         columns["cluster_column"].tolist(),
         columns["node_column"].tolist(),
         columns["reason_column"].tolist(),
+        columns[MEMBER].tolist(),
         strict=True,
     )
-    frames: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
+    frames: dict[tuple[int, int, int, int], tuple[bytes, bytes]] = {}
     pieces: list[bytes] = []
     at = 0
     for combination in combinations:
         frame = frames.get(combination)
         if frame is None:
-            frame = frames[combination] = _frame(*[texts[place] for place in combination])
+            frame = frames[combination] = _frame(*[texts[place] for place in combination[:3]], member=combination[3])
         pieces += (frame[0], heads[at : at + _HEAD_BYTES], frame[1])
         at += _HEAD_BYTES
     return b"".join(pieces)
@@ -80,13 +86,15 @@ def _put_varint(table: npt.NDArray[np.uint8], at: int, values: npt.NDArray[np.in
         table[:, at + place] = (values >> 7 * place) & 0x7F | more
 
 
-def _frame(cluster: str, node: str, reason: str) -> tuple[bytes, bytes]:
+def _frame(cluster: str, node: str, reason: str, *, member: int) -> tuple[bytes, bytes]:
     """Return what stands before and behind an event's fixed part."""
     tail = b"".join(
         tag + _varint(len(text)) + text
         for tag, text in ((_CLUSTER, cluster.encode()), (_NODE, node.encode()), (_REASON, reason.encode()))
         if text
     )
+    parts = ((_MEMBER, place_of(member)), (_REPLACEMENT, replacement_of(member)))
+    tail += b"".join(tag + _varint(number) for tag, number in parts if number)
     return _EVENTS + _varint(_HEAD_BYTES + len(tail)), tail
 
 

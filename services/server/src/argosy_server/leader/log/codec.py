@@ -515,4 +515,5 @@ def encode_event_group(group: EventGroup) -> bytes:
         texts=group.texts,
         from_state_column=pack_column(group.from_state.astype(np.int8, copy=False), "int8"),
         to_state_column=pack_column(group.to_state.astype(np.int8, copy=False), "int8"),
+        member_column=b"" if group.member is None else pack_column(group.member, "int16"),
     ).SerializeToString()
