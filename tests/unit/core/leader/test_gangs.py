@@ -210,6 +210,27 @@ def test_leader_that_ends_with_a_gang_reserved_leaves_none_of_it(*, published: b
     assert world.clusters["a"].ledger.placement_count == 3
 
 
+@pytest.mark.parametrize("answered", [False, True])
+def test_gang_reserved_at_a_sampler_that_restarts_is_there_whole_or_not_at_all(*, answered: bool) -> None:
+    """The new incarnation takes all members from the leader's list, or none if the leader never heard of them."""
+    world = world_of(pods(3000, 3), nodes=3)
+    (handle,) = world.submit(1, class_id=2)
+
+    def lose(request: CommitRequest) -> None:
+        world.commit(request)
+
+    plan = world.plan() if answered else world.plan(answer_commit=lose)
+    world.reconnect_sampler("a")
+    assert world.clusters["a"].ledger.placement_count == (3 if answered else 0)
+    world.ingest(plan)
+    world.now_s += 5.0
+    world.round()
+    assert world.job_state(handle) == JobState.LEASED
+    assert sorted(nodes_of(world, handle)) == ["a-0", "a-1", "a-2"]
+    assert world.clusters["a"].ledger.placement_count == 3
+    assert held(world) == (9.0, 3)
+
+
 @pytest.mark.parametrize("tampered", ["half", "unanswered"])
 def test_gang_of_which_a_sampler_says_half_is_released_as_a_whole(tampered: str) -> None:
     """A sampler that restarts in the middle, or errs, holds nothing of it afterwards; the job waits on."""

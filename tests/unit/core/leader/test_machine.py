@@ -18,6 +18,7 @@ from argosy_core.leader.events import (
     Bound,
     CapacityTold,
     Change,
+    ChangedSettings,
     ChangesRead,
     ClusterSettings,
     CommitAnswered,
@@ -46,6 +47,7 @@ from argosy_core.scheduler import (
     JobColumns,
     JobSetView,
     QueueView,
+    RoundSettings,
     SpecReference,
     StateColumns,
 )
@@ -266,6 +268,22 @@ def test_a_term_begins_with_marker_load_changes_and_records_and_only_then_serves
     told.tell(Stored(number=3, refused=NOBODY))
     assert told.kinds() == [say.Serve]
     assert told.machine.phase is Phase.IDLE
+
+
+def test_settings_that_change_while_a_term_begins_hold_from_its_first_round_on() -> None:
+    """They may be read before what was loaded is taken in, after it, or both; the newest hold, whatever comes last."""
+    first, second = (RoundSettings(half_time_s=half_time_s) for half_time_s in (60.0, 30.0))
+    told = Told()
+    told.tell(MarkerPublished(position=1), replace(loaded(), settings=ChangedSettings(version=4, round=first)))
+    assert (told.machine.state.settings, told.machine.settings_version) == (first, 4)
+    for version, settings, change_id in ((5, second, 8), (4, first, 9)):
+        changed = References(settings=ChangedSettings(version=version, round=settings))
+        told.tell(ChangesRead(changes=(Change(change_id=change_id),), references=changed))
+        assert told.one(say.Store).transaction.change_ids == [change_id]
+    told.tell(ChangesRead(changes=()), RecordsRead(records=(ReadRecord(position=1, epoch=3, plan=None),)))
+    told.tell(*(Stored(number=number, refused=NOBODY) for number in (1, 2, 3)))
+    assert told.machine.phase is Phase.IDLE
+    assert (told.machine.state.settings, told.machine.settings_version) == (second, 5)
 
 
 def test_a_stale_record_is_passed_over_and_one_of_no_leader_is_set_aside() -> None:

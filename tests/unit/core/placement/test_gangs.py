@@ -204,6 +204,15 @@ def test_gang_is_placed_near_by_the_labels_of_its_nodes() -> None:
     assert ask(session_of(group(4, 4, max_hops=4), nodes=nodes, topology=("rack",)), GANG).candidate.size == 1
 
 
+@pytest.mark.parametrize(("max_hops", "fits"), [(0, False), (1, False), (2, True)])
+def test_without_labels_all_nodes_are_next_to_each_other(max_hops: int, *, fits: bool) -> None:
+    """A cluster none of whose nodes has a level's label has no levels; what no placement can keep is a mismatch."""
+    reply = ask(session_of(group(4, 2, max_hops=max_hops), topology=("rack", "hall")), GANG)
+    assert bool(reply.candidate.size) is fits
+    told = (WaitReason.NONE, "") if fits else (WaitReason.MISMATCH, f"1 of 2 pods fit within {max_hops} hops even if")
+    assert (WaitReason(int(reply.reason[0])), reply.nearest_misses[0][: len(told[1])]) == told
+
+
 def test_pods_with_host_ports_are_on_nodes_of_their_own() -> None:
     """One node gives a port out once; sub-groups that take the same are refused."""
     port = HostPort("TCP", 80)
