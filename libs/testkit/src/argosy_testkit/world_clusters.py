@@ -13,7 +13,7 @@ from argosy_simulation import JobTimes
 
 __all__ = ["EventKeeper", "WorldCluster"]
 
-_MOST_JOBS = 20_000
+_MOST_JOBS = 40_000
 
 
 @dataclass(slots=True, kw_only=True)
