@@ -36,6 +36,17 @@ def test_cancel_ends_jobs_without_a_live_run_and_marks_the_others(world: StoreWo
     assert news(world) == [b"asked %d:1,%d:0" % (waiting, live)]
 
 
+def test_reason_of_a_cancel_stays_with_the_job_that_ends_later(world: StoreWorld) -> None:
+    """Why somebody cancelled is told of a job that was running as of one that waited; not of one that had ended."""
+    stopped, won = world.submit_jobs(2).tolist()
+    world.lease(np.array([stopped, won]))
+    world.api.set_change_requests(None, [stopped, won], "cancel", encode=encode_change_requests, reason="no use")
+    ends = (make_job_ends(np.array([stopped]), JobState.CANCELLED), make_job_ends(np.array([won]), JobState.SUCCEEDED))
+    for end in ends:
+        world.leader.apply(world.epoch, Effects(job_updates=end))
+    assert [job.reason for job in world.api.get_jobs([stopped, won])] == ["no use", None]
+
+
 def test_cancel_twice_tells_the_leader_once(world: StoreWorld) -> None:
     """Repeating a change request changes nothing; it still counts the jobs it is set on."""
     handles = world.submit_jobs(1)

@@ -46,7 +46,7 @@ CHUNK: Final = 5000
 _CANCEL: Final = (
     "UPDATE {jobs} t SET cancel_requested = 1, state = CASE WHEN l.live THEN 0 ELSE 6 END::smallint,"
     " end_time_us = CASE WHEN l.live THEN NULL ELSE $2::bigint END,"
-    " reason = CASE WHEN l.live THEN NULL ELSE $3::text END"
+    " reason = $3::text"
     " FROM unnest($1::bigint[]) AS n (handle) CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM {runs} r"
     " WHERE r.handle = n.handle AND r.end_time_us IS NULL) AS live) l"
     " WHERE t.handle = n.handle AND t.state = 0 AND t.cancel_requested = 0 AND t.queue_id = ANY ($4::integer[])"
@@ -106,7 +106,7 @@ class ChangeRequestCalls:
                 `release` store whether jobs are held; `preempt` stores which run shall make room.
             encode: Makes the leader's news, once per pool and chunk.
             priority: The new priority.
-            reason: Why, shown with jobs that end at once.
+            reason: Why, kept with jobs that are cancelled.
 
         Returns:
             How many open jobs are meant, and which handles name no job.

@@ -111,7 +111,8 @@ _SET_NODES: Final = (
     " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.member = n.member AND t.end_time_us IS NULL"
 )
 _END_JOBS: Final = (
-    "UPDATE {table} t SET state = n.state, end_time_us = n.end_time_us, reason = n.reason"
+    "UPDATE {table} t SET state = n.state, end_time_us = n.end_time_us,"
+    " reason = CASE WHEN n.state = 6 THEN coalesce(nullif(n.reason, ''), t.reason) ELSE n.reason END"
     " FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::text[]) AS n (handle, state, end_time_us, reason)"
     " WHERE t.handle = n.handle AND t.state = 0"
 )
