@@ -22,6 +22,7 @@ from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.reading.families import is_operator
 from argosy_core.job.reading.pod_groups import is_of_groups, read_groups
 from argosy_core.job.reading.retry_rules import ReplacedMembers, RetryRules, rules_of
+from argosy_core.job.states import RunState
 from argosy_core.job.tables.members import place_of, replacement_of
 from argosy_core.scheduler import Explanation, FilterCount, QueueStanding, StartBand
 from argosy_server.api.scaling import scaling_message
@@ -196,7 +197,7 @@ def _run_message(run: RunRecord) -> job_pb2.Run:
         lease_time=timestamp(run.lease_time_us),
         start_time=timestamp(run.start_time_us),
         end_time=timestamp(run.end_time_us),
-        exit_code=run.exit_code,
+        exit_code=run.exit_code if run.exit_code or run.state == RunState.SUCCEEDED else None,
         reason=run.reason or "",
         failure=job_pb2.FailureKind.Name(run.failure or 0),
         member=place_of(run.member),
