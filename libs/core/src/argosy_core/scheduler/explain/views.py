@@ -207,7 +207,7 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
         stage=stage,
         summary="; ".join(
             [
-                f"{stage_text(stage)} with {position} jobs of its queue before it",
+                f"{stage_text(stage)} with {position:,} job{'' if position == 1 else 's'} of its queue before it",
                 *([why] if why else []),
                 *_dependency_texts(state, handle),
                 *(["runs are stopped to make room for it"] if handle in state.room.nominated else []),
