@@ -171,6 +171,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
             ["f.yaml:12:1: document 1: prioritty", "did you mean priority?"],
             id="unknown field",
         ),
+        pytest.param(SUBMISSION + "jobset: x\n", ["f.yaml:12", "did you mean jobSet?"], id="spelled as in the API"),
         pytest.param(SUBMISSION + "job_set: x\n", ["f.yaml:12", "given twice, in two spellings"], id="two spellings"),
         pytest.param(
             SUBMISSION + "queue: x\n", ["f.yaml:12:1", "'queue' is given twice (first on line 1)"], id="twice"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from argosy_client.durations import parse_duration_s
@@ -49,8 +49,9 @@ class FieldReader:
                 continue
             name = known.get(key)
             if name is None:
+                spellings = tuple(dict.fromkeys(_spelled(name, known) for name in known))
                 near = difflib.get_close_matches(key, known, n=1)
-                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+                hint = f"; did you mean {_spelled(near[0], known)}?" if near else f"; there are {', '.join(spellings)}"
                 self.fault(f"{path}{key}", f"is no field of {what}{hint}")
             elif name in fields:
                 self.fault(f"{path}{key}", "is given twice, in two spellings")
@@ -145,6 +146,11 @@ def _camel(name: str) -> str:
     """Return how a field of ours is spelled in documents."""
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)
+
+
+def _spelled(name: str, known: Collection[str]) -> str:
+    """Return how people are told to spell a field: as the API's JSON has it, where both spellings are known."""
+    return camel if (camel := _camel(name)) in known else name
 
 
 def kind_text(value: Value) -> str:
