@@ -49,7 +49,7 @@ def complete_names(command: click.Command, *, group: str = "") -> None:
         source = _SOURCES.get((group, parameter.name or ""), _SOURCES.get(("", parameter.name or "")))
         if source is not None:
             setattr(parameter, "shell_complete", _completer(source))  # noqa: B010 - an instance's own
-        elif parameter.name in {"files", "paths"}:
+        elif parameter.name in _FILES:
             setattr(parameter, "shell_complete", _files)  # noqa: B010 - likewise
 
 
@@ -88,8 +88,9 @@ async def _clusters(client: ArgosyClient, _given: dict[str, Any]) -> _Named:
 
 
 async def _nodes(client: ArgosyClient, given: dict[str, Any]) -> _Named:
-    cluster = given.get("cluster_name")
-    return [(node.name, "") async for node in client.list_nodes(cluster)] if cluster else []
+    cluster = given.get("cluster_name") or given.get("cluster")
+    names = [cluster] if cluster else [name for name, _ in await _clusters(client, given)]
+    return [(node.name, name) for name in names async for node in client.list_nodes(name)]
 
 
 async def _jobs(client: ArgosyClient, _given: dict[str, Any]) -> _Named:
@@ -101,15 +102,23 @@ async def _jobs(client: ArgosyClient, _given: dict[str, Any]) -> _Named:
     return found
 
 
+_FILES: Final = frozenset({"files", "paths", "path", "file", "script", "trace"})
 _SOURCES: Final[dict[tuple[str, str], Callable[[ArgosyClient, dict[str, Any]], Any]]] = {
     ("", "queue"): _queues,
     ("queue", "name"): _queues,
+    ("queue", "parent"): _queues,
+    ("policy", "name"): _queues,
+    ("", "partition"): _queues,
     ("", "job_set"): _job_sets,
     ("job-set", "name"): _job_sets,
     ("", "cluster"): _clusters,
     ("", "cluster_name"): _clusters,
     ("cluster", "name"): _clusters,
     ("node", "name"): _nodes,
+    ("", "node"): _nodes,
+    ("", "parent"): _jobs,
+    ("", "job"): _jobs,
+    ("", "wanted"): _jobs,
     ("", "job_id"): _jobs,
     ("", "job_ids"): _jobs,
     ("", "after"): _jobs,
