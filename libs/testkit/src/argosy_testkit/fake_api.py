@@ -38,6 +38,7 @@ from argosy_testkit.fake_scheduling import FakeScheduling
 __all__ = ["FakeApi", "start_fake"]
 
 
+_LOOK_S = 0.02
 SCALED_JOB = "01900000-0000-7000-8000-0000000000aa"
 """Job whose pod is resized."""
 
@@ -77,6 +78,8 @@ class FakeApi:
         """Metadata of each method's last call."""
         self.log_pieces = [b"first li", b"ne\nsecond line\n"]
         """What the container of any job wrote."""
+        self.log_goes_on = False
+        """The container still runs: whoever follows its log waits."""
         self.failures: dict[str, deque[grpc.StatusCode]] = defaultdict(deque)
         """Codes with which the next calls of a method fail before anything is done."""
         self.failures_after: dict[str, deque[grpc.StatusCode]] = defaultdict(deque)
@@ -387,6 +390,8 @@ class _Jobs(job_pb2_grpc.JobServiceServicer):
         await self.api.enter("GetJobLog", request, context)
         for piece in self.api.log_pieces:
             yield job_pb2.GetJobLogResponse(data=piece)
+        while request.follow and self.api.log_goes_on:  # noqa: ASYNC110 - tests end it from their own thread
+            await asyncio.sleep(_LOOK_S)
 
     def _target(self, request: Any) -> tuple[list[Any], list[str]]:
         if request.WhichOneof("target") == "selector":

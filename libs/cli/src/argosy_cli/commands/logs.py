@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from argosy_client import ArgosyClient, Job
 
-__all__ = ["logs", "stream_log"]
+__all__ = ["PrintedLog", "logs", "stream_log"]
 
 _POLL_S: Final = 0.5
 _EXPLAIN_POLLS: Final = 4
@@ -78,6 +79,8 @@ def logs(  # noqa: PLR0913 - one parameter per option
         if flags["follow"] and attempt is None:
             await _wait_for_pod(client, whole)
         names = [container]
+        if container:
+            _check_container(await client.get_job(whole), pod, container)
         since = None if since_s is None else datetime.now(UTC) - timedelta(seconds=since_s)
         if flags["all_containers"]:
             names = _container_names(await client.get_job(whole), pod)
@@ -115,14 +118,53 @@ def _container_names(job: Job, pod: int) -> list[str]:
     return [one["name"] for key in ("initContainers", "containers") for one in spec.get(key) or ()]
 
 
-async def stream_log(client: ArgosyClient, job_id: str) -> None:
+def _check_container(job: Job, pod: int, name: str) -> None:
+    """Refuse a container that the manifest of a pod does not have; pods that something else makes are not known here.
+
+    Raises:
+        NotFound: There is none of that name.
+    """
+    try:
+        names = _container_names(job, pod)
+    except NotFound:
+        return
+    if names and name not in names:
+        raise NotFound(f"pod {pod} of job {job.id} has no container {name!r}; it has {', '.join(names)}")
+
+
+@dataclass(slots=True)
+class PrintedLog:
+    """How much of a log has been printed."""
+
+    byte_count: int = 0
+    """From its beginning on."""
+
+
+async def stream_log(client: ArgosyClient, job_id: str, printed: PrintedLog) -> None:
     """Print what the first container of a job writes until it ends, from the moment it has a pod.
+
+    Args:
+        client: Of the server.
+        job_id: The job.
+        printed: What is left out, because it was printed before; grows by what is printed now.
 
     Raises:
         NotFound: It ended without a pod, or its pod is gone.
     """
     await _wait_for_pod(client, job_id)
-    await _print(client.read_log(job_id, follow=True), is_raw=False)
+    await _print(_behind(client.read_log(job_id, follow=True), printed), is_raw=False)
+
+
+async def _behind(pieces: AsyncGenerator[bytes, None], printed: PrintedLog) -> AsyncGenerator[bytes, None]:
+    """Yield what of a log has not been printed, and count it as printed."""
+    async with contextlib.aclosing(pieces):
+        left_count = printed.byte_count
+        async for piece in pieces:
+            rest = piece[left_count:]
+            left_count -= len(piece) - len(rest)
+            printed.byte_count += len(rest)
+            if rest:
+                yield rest
 
 
 async def _print(pieces: AsyncGenerator[bytes, None], *, is_raw: bool) -> None:

@@ -17,7 +17,7 @@ import click
 
 from argosy_cli.attempts import told_run
 from argosy_cli.commands.ended import ended_jobs
-from argosy_cli.commands.logs import stream_log
+from argosy_cli.commands.logs import PrintedLog, stream_log
 from argosy_cli.commands.watch import follow
 from argosy_cli.exits import OWN_FAILURE, ExitCode, own_failures
 from argosy_cli.job_ids import whole_ids
@@ -72,7 +72,12 @@ class _Run(click.Command):
         )
         ctx.meta["argosy.command"] = tuple(rest) if dashes else ()
         with own_failures():
-            return super().parse_args(ctx, own)
+            try:
+                return super().parse_args(ctx, own)
+            except click.UsageError as error:
+                if not dashes and "unexpected extra argument" in error.message:
+                    error.message += "; write the command behind --, as in `argosy run -- echo hello`"
+                raise
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
         with own_failures():
@@ -224,32 +229,39 @@ def _member_options(command: Callable[..., int]) -> Callable[..., int]:
 @click.option(
     "--queue", envvar="ARGOSY_QUEUE", default="", help="Queue; else ARGOSY_QUEUE, else `default`, made if missing."
 )
-@click.option("-d", "--detach", is_flag=True, help="Print the job's id and return, instead of following it.")
+@click.option(
+    "--watch/--detach",
+    " /-d",
+    default=True,
+    help="Follow the job until it has ended, as by default; or print its id and return.",
+)
 @common_options
 @click.pass_context
-def run(context: click.Context, /, *, detach: bool, queue: str, after: tuple[str, ...], **what: Any) -> int:  # noqa: ANN401 - options of the job
+def run(context: click.Context, /, *, watch: bool, queue: str, after: tuple[str, ...], **what: Any) -> int:  # noqa: ANN401 - options of the job
     """Run a command as a job, show what it writes, and end with its exit code.
 
     Arrays are followed by their counts, and end with exit code 5 if a job of theirs failed. Where not the command
     failed but its submit, its placement or its cluster, or where an option is wrong, the exit code is 125. Ctrl-C asks
-    whether to cancel.
+    whether to cancel: no goes on following, and Ctrl-C again leaves the job to itself.
     """
     settings = settings_of(context)
     drafts = make_drafts(queue or DEFAULT_QUEUE, context.meta["argosy.command"], **what)
     ids = call(settings, lambda client: submit_drafts(client, drafts, after, makes_queue=not queue, options=OPTIONS))
-    if detach or not settings.is_table:
+    if not watch or not settings.is_table:
         if settings.is_table:
             click.echo("\n".join(ids))
         else:
             print_value(settings, [{"id": job_id} for job_id in ids])
         return ExitCode.OK
-    try:
-        if what["array"]:
-            return follow(settings, drafts[0].queue, drafts[0].job_set, cursor="")
-        return call(settings, lambda client: _follow(client, ids[0]))
-    except KeyboardInterrupt:
-        _ask_to_cancel(settings, ids)
-        raise
+    printed = PrintedLog()
+    while True:
+        try:
+            if what["array"]:
+                return follow(settings, drafts[0].queue, drafts[0].job_set, cursor="")
+            return call(settings, lambda client: _follow(client, ids[0], printed))
+        except KeyboardInterrupt:
+            if not _is_declined(settings, ids):
+                raise
 
 
 def make_drafts(  # noqa: PLR0913 - one parameter per option
@@ -461,10 +473,10 @@ async def submit_drafts(
     return ids
 
 
-async def _follow(client: ArgosyClient, job_id: str) -> int:
+async def _follow(client: ArgosyClient, job_id: str, printed: PrintedLog) -> int:
     """Show what a job writes until it has ended; return its exit code, or 125 if it has none."""
     try:
-        await stream_log(client, job_id)
+        await stream_log(client, job_id, printed)
     except NotFound as error:
         click.echo(error.message, err=True)
     (job,) = await ended_jobs(client, (job_id,))
@@ -478,10 +490,20 @@ async def _follow(client: ArgosyClient, job_id: str) -> int:
     return OWN_FAILURE
 
 
-def _ask_to_cancel(settings: Settings, ids: list[str]) -> None:
-    """Cancel jobs if whoever interrupted wants it; say how to go on with them otherwise."""
-    what = f"job {ids[0]}" if len(ids) == 1 else f"{len(ids)} jobs"
-    if sys.stdin.isatty() and click.confirm(f"\ncancel {what}?", err=True):
-        call(settings, lambda client: client.cancel_jobs(ids, reason="interrupted"))
-    else:
-        click.echo(f"{what} goes on; `argosy logs -f {ids[0]}` follows it, `argosy cancel {ids[0]}` ends it", err=True)
+def _is_declined(settings: Settings, ids: list[str]) -> bool:
+    """Ask whoever interrupted whether to cancel, and do so; return whether they want neither that nor to leave.
+
+    Where nobody can be asked, or who is asked interrupts again, jobs go on, and how to come back to them is said.
+    """
+    what = f"job {ids[0]}" if len(ids) == 1 else f"{len(ids):,} jobs"
+    try:
+        if sys.stdin.isatty():
+            if not click.confirm(f"\ncancel {what}?", err=True):
+                return True
+            call(settings, lambda client: client.cancel_jobs(ids, reason="interrupted"))
+            click.echo(f"asked to cancel {what}", err=True)
+            return False
+    except click.Abort:
+        click.echo(err=True)
+    click.echo(f"{what} goes on; `argosy logs -f {ids[0]}` follows it, `argosy cancel {ids[0]}` ends it", err=True)
+    return False
