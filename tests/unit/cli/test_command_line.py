@@ -1,5 +1,7 @@
 """The command line without a server: help, mistakes, completion, imports."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -215,6 +217,9 @@ def test_job_states_of_options_are_those_of_the_client() -> None:
         pytest.param(["queue", "create"], 2, "Missing argument 'NAME'", id="argument missing"),
         pytest.param(["queue", "list", "-o", "xml"], 2, "'xml' is not one of", id="output form"),
         pytest.param(["queue", "create", "q", "--weight", "-1"], 2, "-1.0 is not in the range", id="out of range"),
+        pytest.param(["queue", "create", "q", "--weight", "x"], 2, "'x' is no number.", id="no number"),
+        pytest.param(["jobs", "--limit", "x"], 2, "'x' is no whole number.", id="no whole number"),
+        pytest.param(["run", "echo", "hi"], 125, "write the command behind --", id="command without dashes"),
         pytest.param(["queue", "update", "q"], 2, "nothing to change", id="nothing to change"),
         pytest.param(["jobs", "x", "--queue", "q"], 2, "not both", id="id and selector"),
         pytest.param(["cancel"], 2, "give job ids, or a selector", id="nothing selected"),
@@ -325,6 +330,19 @@ def test_fault_of_ours_is_no_traceback_unless_asked_for(offline: Any, monkeypatc
     monkeypatch.setenv("ARGOSY_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         offline("shares")
+
+
+def test_reader_who_has_seen_enough_is_no_fault(offline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`argosy jobs | head -1` ends well under `set -o pipefail`, whatever is written after its reader went."""
+
+    def write_on(_: object) -> str:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    closed: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "dup2", lambda *files: closed.append(files))
+    monkeypatch.setattr("argosy_cli.session._target", write_on)
+    assert offline("shares").code == 0
+    assert closed  # or the interpreter fails at its end
 
 
 def test_interrupt_is_exit_code_130(offline: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from click.shell_completion import BashComplete
 
 from argosy.api.v1 import event_pb2, job_pb2
 from argosy_cli.exits import ExitCode
-from argosy_cli.output import shown, state_text
+from argosy_cli.output import shown, state_text, time_text
 from argosy_cli.root import cli
 from argosy_testkit.fake_api import SCALED_JOB, FakeApi
 
@@ -196,7 +196,8 @@ def test_explain_shows_stage_reasons_counts_and_nearest_miss(argosy: Any, job_id
     assert "waits for:              no room" in lines
     assert "by cluster:             c1: no room; 7 nodes could hold it" in lines
     assert "its queue:              holds 62.5% of the pool (90% of its memory); its share is 25%; first come" in lines
-    band = "from 2001-09-09T01:46:40.000Z to nobody knows when, most likely 2001-09-09T01:56:40.000Z"
+    earliest, likely = (time_text(datetime.fromtimestamp(at_s, UTC)) for at_s in (1_000_000_000, 1_000_000_600))
+    band = f"from {earliest} to nobody knows when, most likely {likely}"
     assert f"expected to start:      {band}" in lines
     assert "largest node for it:    c1/n7 (8 cpu)" in lines
     assert "missing:                no node has disk=ssd; nodes have disk=hdd" in lines
@@ -238,6 +239,8 @@ def test_logs_of_all_containers_come_one_after_another_by_name(api: FakeApi, arg
     assert [request.container for request in api.requests["GetJobLog"]] == ["fetch", "main", "side"]
     assert argosy("logs", job_id, "--all-containers", "-c", "main").code == 2
     assert argosy("logs", job_id, "--all-containers", "--pod", "3").code == 3
+    wrong = argosy("logs", job_id, "-c", "mian")
+    assert (wrong.code, "has no container 'mian'; it has fetch, main, side" in wrong.err) == (3, True)
 
 
 def test_logs_that_are_gone_say_so(api: FakeApi, argosy: Any, job_id: str) -> None:
@@ -252,7 +255,8 @@ def test_logs_that_are_gone_say_so(api: FakeApi, argosy: Any, job_id: str) -> No
 def test_machines_are_shown_and_cordoned(argosy: Any) -> None:
     """Clusters and nodes by command."""
     assert argosy("cluster", "list").out.splitlines()[1].split()[:6] == ["c1", "yes", "no", "3", "0", "32"]
-    assert "cordoned:     repair" in argosy("cluster", "cordon", "c1", "--reason", "repair").out
+    assert "cordoned:     yes (repair)" in argosy("cluster", "cordon", "c1", "--reason", "repair").out
+    assert "yes (repair)" in argosy("cluster", "list").out
     assert argosy("node", "list", "c1").out.splitlines()[3].split()[:4] == ["n2", "yes", "no", "science/night"]
     assert "cordoned nodes: n1" in argosy("node", "cordon", "c1", "n1").out
     assert "7 runs are lost" in argosy("cluster", "forget", "c1", "-y").out
@@ -431,7 +435,7 @@ def test_every_command_takes_the_end_of_an_id(argosy: Any, job_id: str, command:
 def test_wait_ends_with_the_jobs_and_says_how_they_ended(api: FakeApi, argosy: Any, job_id: str) -> None:
     """Exit code 0 after success, 5 if a job failed, 4 when the time is over, 3 if there is no such job."""
     late = argosy("wait", job_id, "--within", "0s")
-    assert (late.code, "not all of the 1 jobs have ended within 0 s" in late.err) == (4, True)
+    assert (late.code, late.err) == (4, "error: the job has not ended within 0 s\n")
     api.jobs[job_id].state = job_pb2.JOB_STATE_SUCCEEDED
     assert argosy("wait", job_id[-6:]).out == "1 succeeded\n"
     api.jobs[job_id].state = job_pb2.JOB_STATE_FAILED
@@ -447,7 +451,9 @@ def test_resubmit_submits_failed_jobs_once_each(api: FakeApi, argosy: Any, job_i
     assert argosy("resubmit", "--failed", "--queue", "science").code == 2
     assert argosy("resubmit", "--failed", "--queue", "science", "--dry-run").out == "would submit 1 job again\n"
     made = argosy("resubmit", "--failed", "--queue", "science", "-y").out.strip()
-    assert argosy("resubmit", job_id[-6:]).out.strip() == made
+    again = argosy("resubmit", job_id[-6:])
+    assert (again.out.strip(), again.err) == (made, "it was submitted again already, and not once more\n")
+    assert json.loads(argosy("resubmit", job_id, "-o", "json").out) == [{"id": made, "alreadyExisted": True}]
     assert list(api.jobs) == [job_id, made]
     assert (api.jobs[made].queue, api.jobs[made].job_set) == ("science", "first")
     assert list(api.jobs[made].spec.manifests) == list(api.jobs[job_id].spec.manifests)
@@ -524,6 +530,14 @@ def test_declined_question_is_no_interruption(
         pytest.param("argosy jobs --queue science --job-set f", {"first"}, id="job-set"),
         pytest.param("argosy cluster cordon c", {"c1"}, id="cluster"),
         pytest.param("argosy watch science f", {"first"}, id="watch"),
+        pytest.param("argosy queue update x --parent s", {"science"}, id="parent-of-a-queue"),
+        pytest.param("argosy queue policy get s", {"science"}, id="policy"),
+        pytest.param("argosy slurm squeue -p s", {"science"}, id="partition"),
+        pytest.param("argosy node get c1 n2", {"n2"}, id="node"),
+        pytest.param("argosy jobs --node n2", {"n2"}, id="node-of-any-cluster"),
+        pytest.param("argosy explain 0", {"000001"}, id="job"),
+        pytest.param("argosy jobs --parent 0", {"000001"}, id="parent-of-a-job"),
+        pytest.param("argosy autoscale show 0", {"000001"}, id="resized"),
     ],
 )
 def test_names_are_completed(
@@ -532,6 +546,17 @@ def test_names_are_completed(
     """What the server knows is offered where it can stand."""
     argosy("queue", "create", "science")
     assert completed(monkeypatch, typed) == expected
+
+
+@pytest.mark.parametrize(
+    "typed", ["submit x", "submit -f x", "plan x", "apply -f x", "run --script x", "slurm sbatch x", "simulate x"]
+)
+def test_files_are_completed_where_a_file_can_stand(monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
+    """The shell knows them."""
+    words = ["argosy", *typed.split()]
+    monkeypatch.setenv("_ARGOSY_COMPLETE", "bash_complete")
+    found = BashComplete(cli, {}, "argosy", "_ARGOSY_COMPLETE").get_completions(words[1:-1], words[-1])
+    assert [item.type for item in found] == ["file"]
 
 
 def test_completion_says_nothing_where_no_server_is(offline: Any, monkeypatch: pytest.MonkeyPatch) -> None:

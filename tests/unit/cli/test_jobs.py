@@ -92,6 +92,30 @@ def test_pages_of_a_list_hold_every_job_once(api: FakeApi, argosy: Any, tmp_path
     assert "is no page of this list" in argosy("jobs", "--page", "7.x").err
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+def test_pages_of_a_list_of_one_cluster_hold_every_job_once(
+    api: FakeApi, argosy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, limit: int
+) -> None:
+    """The list goes on behind the last job shown, wherever that stands in the page that the server gave."""
+    monkeypatch.setattr("argosy_cli.commands.jobs._LARGEST_PAGE", 4)
+    path = tmp_path / "jobs.yaml"
+    path.write_text("count: 11\nspec: {manifests: [{kind: Pod}]}\n")
+    argosy("submit", "-f", str(path), "--queue", "science", "--job-set", "first")
+    for number, job in enumerate(api.jobs.values()):
+        job.runs.add(attempt=1, cluster="c1" if number % 2 else "c2", node="n")
+        job.state = job_pb2.JOB_STATE_FAILED if number > 6 else job_pb2.JOB_STATE_RUNNING
+    listed: list[str] = []
+    page: tuple[str, ...] = ()
+    while True:
+        outcome = argosy("jobs", "--cluster", "c1", "--limit", str(limit), *page, "-o", "jsonl")
+        listed += [json.loads(line)["id"] for line in outcome.out.splitlines()]
+        told = re.search(r"--page (\S+) goes on", outcome.err)
+        if not told:
+            break
+        page = ("--page", told[1])
+    assert listed == [job.id for job in api.jobs.values() if job.runs[0].cluster == "c1"]
+
+
 def test_rows_say_what_jobs_wait_for_and_ask_for(api: FakeApi, argosy: Any, job_id: str, job_file: str) -> None:
     """All waiting jobs of a list are asked about in one call; who has ended waits for nothing."""
     api.jobs[job_id].requests.update({"cpu": 2500, "memory": 1 << 30, "example.com/fpga": 1, "pods": 3})

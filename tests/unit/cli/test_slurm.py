@@ -50,6 +50,7 @@ def test_day_of_a_slurm_user(api: FakeApi, argosy: Any, script: str) -> None:
     listed = argosy("slurm", "squeue", "-p", "science").out.splitlines()
     assert listed[0].split() == ["JOBID", "PARTITION", "NAME", "ST", "TIME", "NODES", "NODELIST(REASON)"]
     assert listed[1].split()[:4] == [job_id, "science", item_set(api, 0), "PD"]
+    assert listed[1].endswith("(Resources)")  # the fake's wait reason
     assert argosy("slurm", "scancel", job_id, after).code == 0
     assert all(job.cancel_requested for job in api.jobs.values())
     assert argosy("slurm", "sinfo").out.splitlines()[1].split() == ["c1", "up", "3", "idle"]

@@ -177,7 +177,8 @@ def _events_text(job: Job) -> str:
             (run.end_time, f"{run.state}, {which}" + (f": {run.reason}" if run.reason else "")),
         ]
     if job.end_time is not None:
-        events.append((job.end_time, f"job {job.state}"))
+        why = f": {job.reason}" if job.state == "cancelled" and job.reason else ""
+        events.append((job.end_time, f"job {job.state}{why}"))
     told = sorted(((time, text) for time, text in events if time is not None), key=lambda event: event[0])
     return "\n".join(f"{time_text(time)}  {text}" for time, text in told)
 

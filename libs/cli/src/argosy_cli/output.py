@@ -210,6 +210,11 @@ def time_text(time: datetime | None) -> str:
     return "" if time is None else time.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
+def cordon_text(*, cordoned: bool, reason: str) -> str:
+    """Return whether something is cordoned, and why."""
+    return ("yes" + f" ({reason})" * bool(reason)) if cordoned else "no"
+
+
 def part_text(ratio: float) -> str:
     """Return a part of a whole for people, as 62% or 0.125%."""
     return f"{100 * ratio:.3g}%" if ratio < 9.995 else f"{100 * ratio:,.0f}%"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -20,6 +21,8 @@ from argosy_cli.output import show_error
 from argosy_core.errors import ArgosyError
 
 __all__ = ["cli", "run"]
+
+_NUMBER: Final = re.compile(r"is not a valid (integer|float)(?: range)?(?=\.$)")
 
 # gRPC's own library writes of connections that come and go to the standard error, amid what a command says.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
@@ -52,6 +55,13 @@ class _LazyGroup(click.Group):
                 with own_failures():
                     raise
             raise
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would end with 1
+            _end_output()
+            return ExitCode.OK
 
     def _is_run(self, ctx: click.Context, args: Sequence[str]) -> bool:
         """Return whether a command line whose global options are wrong is one of `run`, so that 2 may be its command's.
@@ -103,6 +113,7 @@ def run(arguments: Sequence[str]) -> int:
         code: Any = cli.main(args=list(arguments), prog_name="argosy", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
+        error.message = _NUMBER.sub(_number_text, error.message)
         error.show()
         return exit_code_of(error, ExitCode.USAGE)
     except Declined:
@@ -111,8 +122,8 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        _end_output()
         return ExitCode.OK
     except ArgosyError as error:
         show_error(error)
@@ -132,6 +143,16 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - told, and raised again if asked for
         return _show_fault(error)
     return code if isinstance(code, int) else ExitCode.OK
+
+
+def _end_output() -> None:
+    """Write nothing more: the reader of our output has seen enough, which is no fault of anybody."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _number_text(found: re.Match[str]) -> str:
+    """Return in people's words what click says of what is no number."""
+    return f"is no {'whole number' if found[1] == 'integer' else 'number'}"
 
 
 def _show_fault(error: Exception) -> int:

@@ -119,4 +119,9 @@ def audit(context: click.Context, *, principal: str, name: str, since_s: int | N
         Column("NAME", lambda r: r.name),
         Column("DETAIL", lambda r: r.detail or "-"),
     ]
-    print_rows(settings, call(settings, fetch), columns, empty="nobody has changed anything")
+    print_rows(
+        settings,
+        call(settings, fetch),
+        columns,
+        empty="no change is on record; a server that asks nobody who they are keeps none",
+    )

@@ -13,7 +13,7 @@ import click
 from argosy_cli.commands.drains import drain_cluster, drain_node, jobs_at
 from argosy_cli.job_text import job_columns
 from argosy_cli.options import Settings, common_options, duration, new_secret_file, read_amounts, settings_of
-from argosy_cli.output import Column, age_text, amount_text, ask, print_one, print_rows, print_value
+from argosy_cli.output import Column, age_text, amount_text, ask, cordon_text, print_one, print_rows, print_value
 from argosy_cli.session import call
 from argosy_core.errors import NotFound
 
@@ -53,7 +53,7 @@ def list_clusters(context: click.Context) -> None:
     columns: list[Column[Cluster]] = [
         Column("NAME", lambda c: c.name),
         Column("CONNECTED", _connection_text),
-        Column("CORDONED", lambda c: "yes" if c.cordoned else "no"),
+        Column("CORDONED", lambda c: cordon_text(cordoned=c.cordoned, reason=c.cordon_reason)),
         Column("DELEGATED", lambda c: "yes" if c.delegated else "no", wide=True),
         Column("NODES", lambda c: f"{c.node_count:,}", right=True),
         Column("RUNS", lambda c: f"{c.run_count:,}", right=True),
@@ -228,7 +228,7 @@ def list_nodes(context: click.Context, *, cluster_name: str, selector: str) -> N
     columns: list[Column[Node]] = [
         Column("NAME", lambda n: n.name),
         Column("READY", lambda n: "yes" if n.ready else "no"),
-        Column("CORDONED", lambda n: (n.cordon_reason or "yes") if n.cordoned else "no"),
+        Column("CORDONED", lambda n: cordon_text(cordoned=n.cordoned, reason=n.cordon_reason)),
         Column("LAST CHOICE FOR", lambda n: ",".join(n.last_choice_for) or "-"),
         Column("FREE CPU", lambda n: _node_part_text(n, "cpu"), right=True),
         Column("FREE MEMORY", lambda n: _node_part_text(n, "memory"), right=True),
@@ -265,7 +265,7 @@ def get_node(context: click.Context, *, cluster_name: str, name: str) -> None:
     lines = [
         ("name", value.name),
         ("ready", "yes" if value.ready else "no"),
-        ("cordoned", (value.cordon_reason or "yes") if value.cordoned else "no"),
+        ("cordoned", cordon_text(cordoned=value.cordoned, reason=value.cordon_reason)),
         ("allocatable", _amounts_text(value.allocatable)),
         ("free", _amounts_text(value.free)),
         ("labels", ", ".join(f"{key}={text}" for key, text in sorted(value.labels.items()))),
@@ -333,7 +333,7 @@ def _print(settings: Settings, value: Cluster) -> None:
         ("name", value.name),
         ("pools", ", ".join(value.pools)),
         ("connected", _connection_text(value)),
-        ("cordoned", (value.cordon_reason or "yes") if value.cordoned else "no"),
+        ("cordoned", cordon_text(cordoned=value.cordoned, reason=value.cordon_reason)),
         ("delegated", "yes, its sampler chooses nodes" if value.delegated else "no"),
         ("nodes", f"{value.node_count:,}"),
         ("runs", f"{value.run_count:,}"),

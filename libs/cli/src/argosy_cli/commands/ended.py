@@ -49,6 +49,7 @@ def wait(context: click.Context, *, job_ids: tuple[str, ...], queue: str, job_se
     if bool(job_ids) == bool(queue and job_set) or (job_ids and (queue or job_set)):
         raise click.UsageError("give job ids, or --queue and --job-set", context)
     settings = settings_of(context)
+    asked: list[str] = []
 
     async def follow(client: ArgosyClient) -> list[Job]:
         ids = await whole_ids(client, job_ids)
@@ -58,13 +59,16 @@ def wait(context: click.Context, *, job_ids: tuple[str, ...], queue: str, job_se
                 raise NotFound(
                     f"queue {queue} has no jobs in a job set {job_set}; `argosy job-set list` lists the sets"
                 )
-        try:
-            async with asyncio.timeout(within_s):
-                return await ended_jobs(client, ids)
-        except TimeoutError as cause:
-            raise DeadlineExceeded(f"not all of the {len(ids)} jobs have ended within {within_s} s") from cause
+        asked.extend(ids)
+        async with asyncio.timeout(within_s):
+            return await ended_jobs(client, ids)
 
-    return report_ended(settings, call(settings, follow))
+    try:
+        jobs = call(settings, follow)
+    except TimeoutError as cause:
+        who = "the job has not" if len(asked) == 1 else f"not all of the {len(asked):,} jobs have"
+        raise DeadlineExceeded(f"{who} ended within {within_s} s") from cause
+    return report_ended(settings, jobs)
 
 
 def report_ended(settings: Settings, jobs: list[Job]) -> ExitCode:
@@ -143,21 +147,30 @@ def resubmit(
             raise click.UsageError(f"this would submit {what} again; confirm with -y, or look with --dry-run", context)
         ask(f"submit {what} again?")
 
-    async def send(client: ArgosyClient) -> list[str]:
+    async def send(client: ArgosyClient) -> list[tuple[str, bool]]:
         from argosy_client.batches import split_drafts
 
         drafts = [_draft_of(await client.get_job(job_id)) for job_id in ids]
         answers = [await client.submit_checked(part, validation="ignore") for part in split_drafts(drafts)]
-        return [job_id for answer in answers for job_id in answer.job_ids]
+        return [(job_id, at in answer.existing) for answer in answers for at, job_id in enumerate(answer.job_ids)]
 
-    made = call(settings, send)
-    if not settings.is_table:
-        print_value(settings, [{"id": job_id} for job_id in made])
-    elif len(made) == 1:
-        click.echo(made[0])
-    else:
-        click.echo(f"{len(made)} jobs accepted; first {made[0]}, last {made[-1]}")
+    _print_made(settings, call(settings, send))
     return ExitCode.OK
+
+
+def _print_made(settings: Settings, made: list[tuple[str, bool]]) -> None:
+    """Say which jobs were submitted again, and of how many that had been done before."""
+    if not settings.is_table:
+        print_value(settings, [{"id": job_id, "alreadyExisted": existed} for job_id, existed in made])
+        return
+    if len(made) == 1:
+        click.echo(made[0][0])
+    else:
+        click.echo(f"{len(made):,} jobs accepted; first {made[0][0]}, last {made[-1][0]}")
+    existing_count = sum(existed for _, existed in made)
+    if existing_count:
+        which = "it was" if len(made) == 1 else f"{existing_count:,} of them were"
+        click.echo(f"{which} submitted again already, and not once more", err=True)
 
 
 def _draft_of(job: Job) -> JobDraft:

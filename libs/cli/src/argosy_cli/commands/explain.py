@@ -9,9 +9,8 @@ import click
 
 from argosy_cli.attempts import told_run
 from argosy_cli.job_ids import whole_id
-from argosy_cli.json_form import to_plain
 from argosy_cli.options import common_options, settings_of
-from argosy_cli.output import part_text, print_one, state_text
+from argosy_cli.output import part_text, print_one, state_text, time_text
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
@@ -99,13 +98,12 @@ def _band_text(band: StartBand | None) -> str:
     """Return when a job is expected to start."""
     if band is None:
         return ""
-    likely = f", most likely {to_plain(band.likely)}" if band.likely else ""
-    latest = to_plain(band.latest) if band.latest else "nobody knows when"
-    return f"from {to_plain(band.earliest)} to {latest}{likely}"
+    likely = f", most likely {time_text(band.likely)}" if band.likely else ""
+    return f"from {time_text(band.earliest)} to {time_text(band.latest) or 'nobody knows when'}{likely}"
 
 
 def _promise_text(promise: PromisedStart | None) -> str:
     """Return what was promised, or nothing."""
     if promise is None:
         return ""
-    return f"{promise.node} by {to_plain(promise.time)} ({'firm' if promise.firm else 'expected'})"
+    return f"{promise.node} by {time_text(promise.time)} ({'firm' if promise.firm else 'expected'})"

@@ -47,6 +47,13 @@ class _ListOptions(TypedDict):
     parent: str
 
 
+class _Order(TypedDict):
+    """In what order jobs are listed, and how far back."""
+
+    newest_first: bool
+    created_from: datetime | None
+
+
 @click.command()
 @click.argument("job_id", required=False)
 @list_selector_options
@@ -129,6 +136,7 @@ async def _list(
     everyone = await with_parent(
         client, make_selector(queue, job_set, (), options["label_selector"]), options["parent"]
     )
+    order: _Order = {"newest_first": options["sort"] != "oldest", "created_from": created_from}
     found: dict[str, Job] = {}  # a job may end between two lists
     leaderless: tuple[str, ...] = ()
     if _means_pending(options) and not options["page"]:
@@ -141,14 +149,14 @@ async def _list(
             return list(found.values())[:limit], _CUT, leaderless
     while at < len(steps):
         is_full = len(found) >= limit
+        query = replace(everyone, states=make_selector("", "", steps[at], "").states)
         page = await client.list_jobs_page(
-            replace(everyone, states=make_selector("", "", steps[at], "").states),
+            query,
             # Whether there is more after a step is found out by its first job; what is looked at in vain is looked at
             # many at a time.
             page_size=_LARGEST_PAGE if is_looked_at else 1 if is_full else min(limit - len(found), _LARGEST_PAGE),
             page_token=token,
-            newest_first=options["sort"] != "oldest",
-            created_from=created_from,
+            **order,
         )
         meant = [job for job in page.jobs if _is_at(job, cluster, node)]
         if is_full and (meant or page.next_page_token) and not is_looked_at:
@@ -156,7 +164,12 @@ async def _list(
         for job in meant:
             found.setdefault(job.id, job)
         if len(found) > limit:
-            return list(found.values())[:limit], _CUT, leaderless
+            shown = list(found.values())[:limit]
+            places = [place for place, job in enumerate(page.jobs, 1) if job.id == shown[-1].id]
+            if places:  # what comes behind the last one shown is where the list goes on
+                behind = await client.list_jobs_page(query, page_size=places[0], page_token=token, **order)
+                token = behind.next_page_token
+            return shown, f"{at}.{token}", leaderless
         at, token = (at, page.next_page_token) if page.next_page_token else (at + 1, "")
     return list(found.values()), "", leaderless
 

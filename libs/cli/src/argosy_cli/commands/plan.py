@@ -9,9 +9,8 @@ import click
 
 from argosy_cli.commands.submit import expanded
 from argosy_cli.exits import ExitCode
-from argosy_cli.json_form import to_plain
 from argosy_cli.options import common_options, settings_of
-from argosy_cli.output import part_text, print_value, shown
+from argosy_cli.output import part_text, print_value, shown, time_text
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
@@ -115,9 +114,9 @@ def _item_text(item: ItemPlan) -> str:
         texts.append(f"{item.waiting_count:,} would wait: {waiting.why or waiting.summary}")
         if waiting.promised_start is not None:
             kind = "firm" if waiting.promised_start.firm else "expected"
-            texts.append(f"promised {waiting.promised_start.node} by {to_plain(waiting.promised_start.time)} ({kind})")
+            texts.append(f"promised {waiting.promised_start.node} by {time_text(waiting.promised_start.time)} ({kind})")
         elif waiting.expected_start is not None:
             latest = waiting.expected_start.latest
-            until = f" to {to_plain(latest)}" if latest else ""
-            texts.append(f"expected to start from {to_plain(waiting.expected_start.earliest)}{until}")
+            until = f" to {time_text(latest)}" if latest else ""
+            texts.append(f"expected to start from {time_text(waiting.expected_start.earliest)}{until}")
     return "; ".join(texts)

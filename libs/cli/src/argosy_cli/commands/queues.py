@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from argosy_cli.options import FiniteRange, Settings, common_options, read_amounts, settings_of
-from argosy_cli.output import Column, age_text, amount_text, print_one, print_rows, print_value
+from argosy_cli.output import Column, age_text, amount_text, cordon_text, print_one, print_rows, print_value
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def list_(context: click.Context) -> None:
         Column("NAME", lambda q: q.name),
         Column("WEIGHT", lambda q: f"{q.weight:g}", right=True),
         Column("PARENT", lambda q: q.parent or "-"),
-        Column("CORDONED", _cordon_text),
+        Column("CORDONED", lambda q: cordon_text(cordoned=q.cordoned, reason=q.cordon_reason)),
         Column("POOL", lambda q: q.pool, wide=True),
         Column("MAX QUEUED", lambda q: str(q.max_queued_count or "-"), wide=True, right=True),
         Column("MAX RUNNING", lambda q: str(q.max_running_count or "-"), wide=True, right=True),
@@ -272,17 +272,13 @@ def _preempts_text(value: Queue) -> str:
     return ", ".join(text for text, is_given in kinds.items() if is_given)
 
 
-def _cordon_text(value: Queue) -> str:
-    return (f"yes ({value.cordon_reason})" if value.cordon_reason else "yes") if value.cordoned else "no"
-
-
 def _print(settings: Settings, value: Queue) -> None:
     lines = [
         ("name", value.name),
         ("weight", f"{value.weight:g}"),
         ("pool", value.pool),
         ("parent", value.parent),
-        ("cordoned", _cordon_text(value)),
+        ("cordoned", cordon_text(cordoned=value.cordoned, reason=value.cordon_reason)),
         ("namespaces", ", ".join(value.namespaces)),
         ("most queued jobs", str(value.max_queued_count or "")),
         ("most running jobs", str(value.max_running_count or "")),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from argosy_cli.attempts import end_time, start_time, told_run
+from argosy_cli.commands.jobs import with_stages
 from argosy_cli.commands.run import DEFAULT_IMAGE, DEFAULT_QUEUE, OPTIONS, make_drafts, read_array, submit_drafts
 from argosy_cli.exits import ExitCode
 from argosy_cli.job_ids import whole_ids
@@ -51,6 +52,17 @@ _OPTIONS: Final = {
 """As `OPTIONS` of `argosy run`."""
 _submit = partial(submit_drafts, options=_OPTIONS)
 _SHORT_STATES: Final = {"queued": "PD", "leased": "CF", "running": "R"}
+_REASONS: Final = {
+    "mismatch": "BadConstraints",
+    "no_room": "Resources",
+    "held": "JobHeldUser",
+    "dependency": "Dependency",
+    "limit": "QOSResourceLimit",
+    "cordoned": "PartitionDown",
+    "away": "NodeDown",
+    "back_off": "BeginTime",
+}
+"""What squeue says of a job that waits, by what it waits for here; `Priority` of all else."""
 _MOST_LISTED: Final = 1000
 
 
@@ -239,6 +251,10 @@ def squeue(context: click.Context, /, *, partition: str, wanted: str, me: bool) 
     del me
 
     async def fetch(client: ArgosyClient) -> list[Job]:
+        told, _ = await with_stages(client, await find(client))
+        return told
+
+    async def find(client: ArgosyClient) -> list[Job]:
         if wanted:
             found, _ = await client.get_jobs(await whole_ids(client, wanted.split(",")))
             return [job for job in found if job.state in _SHORT_STATES]
@@ -257,10 +273,16 @@ def squeue(context: click.Context, /, *, partition: str, wanted: str, me: bool) 
         Column("ST", lambda j: _SHORT_STATES[j.state]),
         Column("TIME", _time_text, right=True),
         Column("NODES", lambda j: str(len({run.node for run in j.runs[-1:]})), right=True),
-        Column("NODELIST(REASON)", lambda j: run.node if (run := told_run(j)) else "(Priority or Resources)"),
+        Column("NODELIST(REASON)", _place_text),
     ]
     settings = settings_of(context)
     print_rows(settings, call(settings, fetch), columns, empty="no jobs")
+
+
+def _place_text(job: Job) -> str:
+    """Return the node of a job, or what it waits for in Slurm's words."""
+    run = told_run(job)
+    return run.node if run and job.state != "queued" else f"({_REASONS.get(job.wait_reason, 'Priority')})"
 
 
 def _time_text(job: Job) -> str:

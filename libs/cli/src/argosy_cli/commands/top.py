@@ -23,7 +23,7 @@ import click
 from argosy_cli.commands.jobs import with_stages
 from argosy_cli.job_text import job_columns
 from argosy_cli.options import FiniteRange, common_options, settings_of
-from argosy_cli.output import Column, amount_text, print_value, table_text
+from argosy_cli.output import Column, amount_text, cordon_text, print_value, table_text
 from argosy_cli.selectors import make_selector
 from argosy_cli.session import call
 from argosy_core.errors import ArgosyError
@@ -266,7 +266,7 @@ def _free_text(cluster: Cluster, resource: str) -> str:
 _CLUSTER_COLUMNS: Final[list[Column[Cluster]]] = [
     Column("CLUSTER", lambda c: c.name),
     Column("CONNECTED", lambda c: "yes" if c.sampler_connected and c.executor_connected else "no"),
-    Column("CORDONED", lambda c: "yes" if c.cordoned else "no"),
+    Column("CORDONED", lambda c: cordon_text(cordoned=c.cordoned, reason=c.cordon_reason)),
     Column("NODES", lambda c: f"{c.node_count:,}", right=True),
     Column("RUNS", lambda c: f"{c.run_count:,}", right=True),
     Column("FREE CPU", lambda c: _free_text(c, "cpu"), right=True),

@@ -97,6 +97,7 @@ def _print_event(settings: Settings, event: JobEvent) -> None:
         where = f" on {event.cluster}/{event.node}" if event.cluster else ""
         where += f", {_member_text(event)}" if event.kind.startswith("member") else ""
         reason = f": {shown(event.reason)}" if event.reason else ""
+        kind = state_text(event.kind.replace("_", " "))
         time = time_text(datetime.fromtimestamp(event.time_s, UTC))
-        click.echo(f"{event.number:>8}  {time}  {short_id(event.job_id)}  {state_text(event.kind)}{where}{reason}")
+        click.echo(f"{event.number:>8}  {time}  {short_id(event.job_id)}  {kind}{where}{reason}")
     sys.stdout.flush()
