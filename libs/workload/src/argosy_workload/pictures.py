@@ -20,6 +20,8 @@ __all__ = ["RESOURCE_NAMES", "can_draw", "report_to_png", "report_to_svg"]
 
 RESOURCE_NAMES: Final = {"cpu": "cpu", "memory": "memory", "nvidia.com/gpu-milli": "gpu"}
 """Short names of resources that have a long one."""
+_PLOT_WIDTH: Final = 5.5
+"""Width of a plot, inches."""
 _NODES_HEIGHT: Final = 6
 """Height of the picture of the nodes, inches."""
 _GANG_SHADE: Final = 0.6
@@ -39,12 +41,18 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def report_to_svg(report: Report) -> str:
-    """Return the plots as one SVG element; the same report gives the same text."""
+def report_to_svg(report: Report, *, column_count: int = 2) -> str:
+    """Return the plots as one SVG element; the same report gives the same text.
+
+    Args:
+        report: The report.
+        column_count: Plots side by side: 2, or 1 for narrow screens.
+    """
     import matplotlib as mpl
 
-    with mpl.rc_context({"svg.hashsalt": "argosy", "svg.fonttype": "none"}):
-        figure = _figure(report)
+    # The names within a picture are its own, as two of them stand on a page.
+    with mpl.rc_context({"svg.hashsalt": f"argosy-{column_count}", "svg.fonttype": "none"}):
+        figure = _figure(report, column_count)
         target = io.StringIO()
         figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
     text = target.getvalue()
@@ -53,23 +61,25 @@ def report_to_svg(report: Report) -> str:
 
 def report_to_png(report: Report) -> bytes:
     """Return the plots as a PNG picture."""
-    figure = _figure(report)
+    figure = _figure(report, 2)
     figure.suptitle(report.title, x=0.01, ha="left", fontsize=11)
     target = io.BytesIO()
     figure.savefig(target, format="png")
     return target.getvalue()
 
 
-def _figure(report: Report) -> Any:  # noqa: ANN401 - matplotlib is not imported at module level
+def _figure(report: Report, column_count: int) -> Any:  # noqa: ANN401 - matplotlib is not imported at module level
     """Return a figure: utilisation, jobs, queues, waits; and what first come, first served does, if it is known."""
     from matplotlib.figure import Figure
 
     other, nodes, scaling = report.first_come, report.node_map, report.scaling
     height, rows = (7.0, 2) if other is None else (10.0, 3)
-    heights = [height / rows] * (rows + (scaling is not None)) + ([] if nodes is None else [float(_NODES_HEIGHT)])
-    figure = Figure(figsize=(11, sum(heights)), layout="constrained", dpi=110)
-    grid = figure.add_gridspec(len(heights), 2, height_ratios=heights)
-    axes = [figure.add_subplot(grid[number // 2, number % 2]) for number in range(2 * rows)]
+    plot_count = 2 * (rows + (scaling is not None))
+    heights = [height / rows] * (plot_count // column_count) + ([] if nodes is None else [float(_NODES_HEIGHT)])
+    figure = Figure(figsize=(_PLOT_WIDTH * column_count, sum(heights)), layout="constrained", dpi=110)
+    grid = figure.add_gridspec(len(heights), column_count, height_ratios=heights)
+    places = [grid[divmod(number, column_count)] for number in range(plot_count)]
+    axes = [figure.add_subplot(place) for place in places[: 2 * rows]]
     unit, length = next(
         ((u, s) for u, s in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)) if report.makespan_s >= 3 * s),
         ("seconds", 1.0),
@@ -80,9 +90,11 @@ def _figure(report: Report) -> Any:  # noqa: ANN401 - matplotlib is not imported
         middles,
         {RESOURCE_NAMES.get(name, name): values for name, values in report.series.utilisation.items()},
     )
-    axes[0].set(title="utilisation", ylabel="ratio of the pool", ylim=(0, 1.02))
+    axes[0].set(title="utilisation", ylabel="part of the pool", ylim=(0, 1.02))
+    axes[0].yaxis.set_major_formatter(_percent)
     _plot_lines(axes[1], middles, {"waiting": report.series.waiting, "running": report.series.running})
     axes[1].set(title="jobs", ylabel="jobs")
+    axes[1].yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     _plot_queues(axes[2], report.series, length, title="queues: held (line) and entitled (dotted)")
     timed = [axes[0], axes[1], axes[2]]
     if other is None:
@@ -97,12 +109,12 @@ def _figure(report: Report) -> Any:  # noqa: ANN401 - matplotlib is not imported
         _share_limits(axes[2], axes[3])
         _share_limits(axes[4], axes[5])
     if scaling is not None:
-        parts = [figure.add_subplot(grid[rows, column]) for column in range(2)]
+        parts = [figure.add_subplot(place) for place in places[2 * rows :]]
         _plot_scaling(parts[0], parts[1], scaling, length)
         timed += parts
     if nodes is not None:
         timed.append(figure.add_subplot(grid[len(heights) - 1, :]))
-        _draw_nodes(timed[-1], nodes, report.happenings, length)
+        _draw_nodes(timed[-1], nodes, report.happenings, length, legend_column_count=2 * column_count)
     for axis in timed:
         axis.set_xlabel(f"trace time, {unit}")
     return figure
@@ -127,12 +139,21 @@ def _plot_scaling(total: Any, few: Any, scaling: ScalingSeries, length_s: float)
         few.legend(fontsize=8, frameon=False)
 
 
-def _draw_nodes(axis: Any, nodes: NodeMap, happenings: Sequence[Happening], length_s: float) -> None:  # noqa: ANN401
+def _draw_nodes(
+    axis: Any,  # noqa: ANN401
+    nodes: NodeMap,
+    happenings: Sequence[Happening],
+    length_s: float,
+    *,
+    legend_column_count: int,
+) -> None:
     """Draw what ran on each node, in the colours of the queues, gangs shaded; promises, preemptions and lost nodes."""
     from matplotlib.colors import to_rgb
+    from matplotlib.patches import Patch
 
     colours = np.ones((len(nodes.queues) + 1, 3))
-    for number, index in enumerate(sorted(range(len(nodes.queues)), key=nodes.queues.__getitem__)):
+    order = sorted(range(len(nodes.queues)), key=nodes.queues.__getitem__)
+    for number, index in enumerate(order):
         colours[index + 1] = to_rgb(_COLOURS[number % len(_COLOURS)])
     cells, gangs = (
         np.frombuffer(part, dtype=np.uint8).reshape(len(nodes.nodes) * LANE_COUNT, STEP_COUNT)
@@ -151,9 +172,27 @@ def _draw_nodes(axis: Any, nodes: NodeMap, happenings: Sequence[Happening], leng
         moments = [(one.at_s if one.until_s is None else one.until_s) / length_s for one in told]
         if told:
             axis.plot(moments, [row[one.node] for one in told], f"k{marker}", markersize=size, label=label)
-    axis.set(title="what ran on each node, by queue; gangs are shaded", ylabel="node", xlim=(0, end))
-    if axis.lines:
-        axis.legend(fontsize=8, loc="upper right")
+    axis.set(ylabel="node", xlim=(0, end))
+    handles, labels = axis.get_legend_handles_labels()
+    swatches = [Patch(color=tuple(colours[index + 1])) for index in order]
+    lines = -(-(len(handles) + len(swatches)) // legend_column_count)
+    axis.set_title("what ran on each node, by queue; gangs are shaded", pad=8 + 13 * lines)
+    # Above the picture, in which it would hide what ran.
+    axis.legend(
+        [*swatches, *handles],
+        [*(nodes.queues[index] for index in order), *labels],
+        fontsize=8,
+        frameon=False,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        borderaxespad=0.2,
+        ncols=legend_column_count,
+    )
+
+
+def _percent(ratio: float, _position: object) -> str:
+    """Return the text of a tick."""
+    return f"{100 * ratio:.4g}%"
 
 
 def _middles(series: Series, length_s: float) -> list[float]:
@@ -184,8 +223,9 @@ def _plot_queues(axis: Any, series: Series, length_s: float, *, title: str) -> N
     _plot_lines(axis, middles, {name: series.held[name] for name in sorted(series.held)})
     for number, name in enumerate(sorted(series.ideal)):
         axis.plot(middles, series.ideal[name], color=_COLOURS[number % len(_COLOURS)], linestyle=":", linewidth=1)
-    axis.set(title=title, ylabel="ratio of the pool")
+    axis.set(title=title, ylabel="part of the pool")
     axis.set_ylim(bottom=0)
+    axis.yaxis.set_major_formatter(_percent)
 
 
 def _plot_distributions(axis: Any, report: Report) -> None:  # noqa: ANN401
@@ -216,7 +256,9 @@ def _plot_distribution(axis: Any, values: Percentiles, name: str, number: int) -
 def _label_distributions(axis: Any, title: str, unit: str, *, linear_to: float) -> None:  # noqa: ANN401
     """Finish an axis of distributions: logarithmic, and linear between 0 and a value."""
     axis.set_xscale("symlog", linthresh=linear_to)
-    axis.set(title=title, xlabel=unit, ylabel="ratio of jobs", ylim=(0, 1.02))
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+    axis.yaxis.set_major_formatter(_percent)
+    axis.set(title=title, xlabel=unit, ylabel="part of the jobs", ylim=(0, 1.02))
     axis.set_xlim(left=0)
     axis.grid(visible=True, alpha=0.25)
     if axis.lines:

@@ -37,11 +37,11 @@ body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding
 h1{font-size:1.5rem;margin-bottom:0}h2{font-size:1.1rem;margin-top:2rem}
 table{border-collapse:collapse;margin:.5rem 0}td,th{padding:.15rem 1.2rem .15rem 0;text-align:left;vertical-align:top}
 th{font-weight:600;border-bottom:1px solid #bbb}td+td,th+th{font-variant-numeric:tabular-nums}
-svg{max-width:100%;height:auto}.quiet{color:#595959}figure{margin:1rem 0;overflow-x:auto}.wide{overflow-x:auto}
+svg{max-width:100%;height:auto}.quiet{color:#595959}figure{margin:1rem 0}.columns-1{display:none}.wide{overflow-x:auto}
 .verdict{font-size:1.1rem;margin:1rem 0}.verdict p{margin:.2rem 0}
 @media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}.quiet{color:#a8a8a8}
 th{border-color:#555}svg{filter:invert(.91) hue-rotate(180deg)}}
-@media(max-width:40rem){svg{max-width:none;width:48rem}}
+@media(max-width:40rem){.columns-1{display:block}.columns-2{display:none}}
 @media(max-width:30rem){body{margin:1rem auto;font-size:14px}td,th{padding-right:.7rem}}
 """
 
@@ -254,7 +254,11 @@ def _html_of(report: Report) -> str:
     plots = f'<p class="quiet">{NO_PLOTS}</p>'
     if can_draw():
         said = html.escape(" ".join(_said(report)), quote=True)
-        plots = f'<figure role="img" aria-label="Plots over time and of waits. {said}">{report_to_svg(report)}</figure>'
+        label = f'role="img" aria-label="Plots over time and of waits. {said}"'
+        plots = "".join(
+            f'<figure class="columns-{count}" {label}>{report_to_svg(report, column_count=count)}</figure>'
+            for count in (2, 1)
+        )
     verdict = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in describe_verdict(report))
     parts = [f'<h1>{html.escape(report.title)}</h1><div class="verdict">{verdict}</div>']
     if report.notes:
