@@ -207,6 +207,14 @@ def test_report_html_is_one_file_and_escapes_what_it_shows(samples: type[Any]) -
     assert report_to_html([report, report]) == page
 
 
+def test_long_waits_are_written_out(samples: type[Any]) -> None:
+    """A person reads 36,500 s, not 3.65e+04 s."""
+    report = build_report(make_replay(samples), samples.make_nodes(), title="t")
+    assert report.wait_s is not None
+    text = report_to_text(replace(report, wait_s=replace(report.wait_s, p99=999.96, max=36_500.4)))
+    assert "p99 1,000 s, max 36,500 s, mean" in text
+
+
 def test_report_png_is_a_picture(samples: type[Any]) -> None:
     """Also of a simulation, whose waits are plotted in place of latencies."""
     workload = samples.make_workload((0, 100, 4), (0, 5, 4))

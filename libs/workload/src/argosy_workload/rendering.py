@@ -31,6 +31,7 @@ _TOLD_IN_TEXT: Final = 5
 """Of what happened, how many of a kind a text has."""
 _TOLD_ON_PAGE: Final = 40
 """Likewise a page."""
+_WHOLE_FROM: Final = 1000
 _WIDTH: Final = 100
 _STYLE: Final = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;background:#fff}
@@ -157,7 +158,12 @@ def _percentiles(values: Percentiles | None, unit: str) -> str:
         ("max", values.max),
         ("mean", values.mean),
     )
-    return "  ".join(f"{name} {value:,.4g}{unit}" for name, value in figures)
+    return ", ".join(f"{name} {_figure_text(value)}{unit}" for name, value in figures)
+
+
+def _figure_text(value: float) -> str:
+    """Return a number with four digits that count, or more, and never with an exponent of ten."""
+    return f"{value:,.0f}" if abs(value) >= _WHOLE_FROM else f"{value:,.4g}"
 
 
 def _queue_table(report: Report) -> tuple[tuple[str, ...], list[tuple[str, ...]], int]:
