@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(240)
 ROOT = Path(__file__).parents[3]
 PAGES = sorted((ROOT / "docs" / "first-hour").glob("*.md"))
 SAID = {
-    "slurm": ("hello from|: started", "cpu", "c1"),
+    "slurm": ("hello from|: started", r"\(BadConstraints\)", "it asks for 64 cpu, and the largest node", "c1"),
     "kubernetes": ("20 succeeded", r"\+ queue tides", "weight: 1 -> 2", "asked to cancel 1 job", "is cordoned"),
     "stubs": ("JOB_EVENT_KIND_SUCCEEDED", "JOB_STATE_SUCCEEDED", "1 succeeded"),
 }
