@@ -185,6 +185,14 @@ CALLS: dict[str, tuple[str, str, Any, Any, str]] = {
         "queues", "CreateQueue", queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="x", namespaces=["kube-a"])),
         INVALID, "queue.namespaces[0]",
     ),
+    "create queue: name of a namespace of the cluster": (
+        "queues", "CreateQueue", queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="kube-system")),
+        INVALID, "queue.name",
+    ),
+    "create queue: our own namespace": (
+        "queues", "CreateQueue", queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="x", namespaces=["argosy"])),
+        INVALID, "queue.namespaces[0]",
+    ),
     "update queue: namespace of the cluster": (
         "queues", "UpdateQueue",
         update(name="red", etag="1-1", namespaces=["a", "kube-system"]),

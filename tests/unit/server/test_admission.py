@@ -178,6 +178,14 @@ def test_admit_lets_queue_use_its_own_namespace_and_default(*, namespace: str, q
         assert caught.value.violations[0].field == "items[0].spec"
 
 
+@pytest.mark.parametrize("name", ["kube-system", "kube-public", "argosy"])
+def test_reserved_namespaces_are_no_queues(name: str) -> None:
+    """Those of the clusters themselves, and ours with the credentials of services; neither by name nor by a list."""
+    assert KnownQueue.allowed_namespaces(name, (), shared=False) == frozenset()
+    assert KnownQueue.allowed_namespaces(name, ()) == {"default"}
+    assert KnownQueue.allowed_namespaces("red", (name, "blue")) == {"blue"}
+
+
 TEXTS = st.sampled_from(["", "a", "a" * 63, "a" * 64, "a" * 100, "a" * 101, "a" * 1023, "a" * 1024])
 ITEMS = st.builds(
     job_pb2.JobItem,

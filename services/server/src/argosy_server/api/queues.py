@@ -19,7 +19,7 @@ from argosy_server.api.calls import Context
 from argosy_server.api.codecs.changes_codec import encode_queue_changes
 from argosy_server.api.codecs.cursors import read_name_token, write_name_token
 from argosy_server.api.codecs.job_codec import timestamp
-from argosy_server.api.codecs.names import is_queue_name
+from argosy_server.api.codecs.names import is_queue_name, is_reserved_namespace
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.store_threads import StoreThreads
 from argosy_store.replicas.api import ApiStore
@@ -65,7 +65,7 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         check_request(request)
         queue = request.queue
         await self._check_pool(queue.pool)
-        _check_namespaces(queue.namespaces)
+        _check_namespaces(queue.name, queue.namespaces)
         row = await self._threads.run(
             self._store.create_queue,
             queue.name,
@@ -113,7 +113,7 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         del context
         check_request(request)
         queue = request.queue
-        _check_namespaces(queue.namespaces)
+        _check_namespaces("", queue.namespaces)  # of the name none is given out, see `allowed_namespaces`
         values: dict[str, float | str | list[str] | int] = {
             "weight": queue.weight if queue.HasField("weight") else _DEFAULT_WEIGHT,
             "pool": queue.pool or self._default_pool,
@@ -245,18 +245,20 @@ def _require_edit(name: str, paths: Sequence[str]) -> None:
         raise NotPermitted(f"changing {', '.join(ours)} of a queue needs the role admin")
 
 
-def _check_namespaces(namespaces: Sequence[str]) -> None:
-    """Refuse the namespaces of the clusters themselves.
+def _check_namespaces(queue_name: str, namespaces: Sequence[str]) -> None:
+    """Refuse the namespaces of the clusters themselves and ours; a queue that names none has the one of its name.
 
     Raises:
         InvalidRequest: One is.
     """
-    for index, name in enumerate(namespaces):
-        if name.startswith("kube-"):
-            description = "is of the clusters themselves; no queue may use it"
+    named = {f"queue.namespaces[{index}]": name for index, name in enumerate(namespaces)} or {"queue.name": queue_name}
+    for field, name in named.items():
+        if is_reserved_namespace(name):
+            what = "is a namespace of the clusters themselves, or ours; no queue may use it"
+            more = "; a queue of this name has to name others" if field == "queue.name" else ""
             raise InvalidRequest(
                 "one field is wrong in the request",
-                violations=(FieldViolation(field=f"queue.namespaces[{index}]", description=description),),
+                violations=(FieldViolation(field=field, description=what + more),),
             )
 
 

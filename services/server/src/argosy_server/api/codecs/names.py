@@ -17,7 +17,8 @@ from argosy_core.job.reading.findings import is_label_key, is_label_value, print
 from argosy_core.job.reading.policy import is_reserved_key
 from argosy_core.job.reading.scaling import SCALING_ANNOTATIONS, scaling_fault
 
-__all__ = ["NAME_RULE", "QUEUE_NAME_RULE", "amount_texts", "is_name", "is_queue_name", "metadata_faults"]
+__all__ = ["NAME_RULE", "QUEUE_NAME_RULE", "amount_texts", "is_name", "is_queue_name",
+           "is_reserved_namespace", "metadata_faults"]  # fmt: skip
 
 NAME_RULE: Final = (
     "must begin with a letter or digit and hold only letters, digits and -_.:/@+=#, with no '..' between slashes"
@@ -34,6 +35,11 @@ _MAX_ANNOTATION_BYTES: Final = 256 << 10  # of all annotations of an object toge
 def is_name(text: str) -> bool:
     """Return whether a text can be the name of a job set or a client id; lengths are checked elsewhere."""
     return _NAME.fullmatch(text) is not None
+
+
+def is_reserved_namespace(name: str) -> bool:
+    """Return whether a namespace is the clusters' own, or ours, where credentials of services are."""
+    return name.startswith("kube-") or name == "argosy"
 
 
 def is_queue_name(text: str) -> bool:

@@ -22,7 +22,14 @@ from argosy_core.job.identity import parse_id
 from argosy_core.job.reading.after import encode_after
 from argosy_core.job.reading.options import OPTION_NAMES, UNSET, JobOptions
 from argosy_core.job.reading.queue_policy import QueuePolicy
-from argosy_server.api.codecs.names import NAME_RULE, QUEUE_NAME_RULE, is_name, is_queue_name, metadata_faults
+from argosy_server.api.codecs.names import (
+    NAME_RULE,
+    QUEUE_NAME_RULE,
+    is_name,
+    is_queue_name,
+    is_reserved_namespace,
+    metadata_faults,
+)
 from argosy_server.api.scaling import scaling_faults
 from argosy_server.api.submits.specs import ReadSpec
 from argosy_server.api.submits.submit_items import ItemColumns, Metadata
@@ -58,8 +65,12 @@ class KnownQueue:
 
     @staticmethod
     def allowed_namespaces(name: str, namespaces: Sequence[str], *, shared: bool = True) -> frozenset[str]:
-        """Return the namespaces of a queue: those given, else its own name and, if that is shared, `default`."""
-        return frozenset(namespaces or ((name, _DEFAULT_NAMESPACE) if shared else (name,)))
+        """Return the namespaces of a queue: those given, else its own name and, if that is shared, `default`.
+
+        Reserved ones are never among them, whatever a queue is called and whatever was stored once.
+        """
+        wanted = namespaces or ((name, _DEFAULT_NAMESPACE) if shared else (name,))
+        return frozenset(namespace for namespace in wanted if not is_reserved_namespace(namespace))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +297,7 @@ def _check_namespaces(
             continue
         foreign = [namespace for namespace in specs[place].namespaces if namespace not in queue.namespaces]
         if foreign:
-            allowed = ", ".join(sorted(queue.namespaces)[:5])
+            allowed = ", ".join(sorted(queue.namespaces)[:5]) or "none"
             bad[name, place] = f"queue {name!r} may not use namespace {foreign[0]!r}; it may use {allowed}"
     if bad:
         for index, pair in enumerate(zip(names, places, strict=True)):
