@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ async def test_log_of_another_pod_of_the_name_is_not_read(lab: FakeKubeLab) -> N
         while not any("labelSelector" in path for _, path in lab.api.faults.seen):  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
     for key, pod in list(pods.items()):
-        state = {"state": {"running": {}}}
+        state: dict[str, Any] = {"state": {"running": {}}}
         statuses = [{"name": container["name"], **state} for container in pod["spec"]["containers"]]
         status = {"phase": "Running", "containerStatuses": statuses}
         pods[key] = {**pod, "metadata": {**pod["metadata"], "uid": OTHER_UID}, "status": status}
