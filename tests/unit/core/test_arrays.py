@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from argosy_core.arrays import has_true, true_places
+from argosy_core.arrays import are_among, has_true, true_places
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,11 @@ def test_presence_is_told_of_a_table() -> None:
     """The last element counts, too, and a table without columns has nothing true."""
     assert has_true(np.array([[0, 0], [0, -2]]))
     assert not has_true(np.zeros((3, 0), np.bool_))
+
+
+@pytest.mark.parametrize(("count", "other_count"), [(0, 3), (3, 0), (5, 1), (20, 7), (300, 200)])
+def test_what_stands_among_others_is_told_as_numpy_does(count: int, other_count: int) -> None:
+    """A few are compared one with each other and many are sorted, and the answer is the same."""
+    rng = np.random.default_rng(1)
+    values, others = rng.integers(0, 40, count, dtype=np.int32), rng.integers(0, 40, other_count)
+    assert are_among(values, others).tolist() == np.isin(values, others).tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ __all__ = [
     "Int32s",
     "Int64s",
     "Uids",
+    "are_among",
     "find_begins",
     "has_true",
     "spread",
@@ -31,6 +32,28 @@ Float32s: TypeAlias = npt.NDArray[np.float32]
 Float64s: TypeAlias = npt.NDArray[np.float64]
 Uids: TypeAlias = npt.NDArray[np.void]
 """Uids of Kubernetes, 16 bytes each."""
+
+
+_FEW_PAIRS: Final = 4096
+"""Up to so many pairs of values it costs less to compare each with each than to sort them."""
+
+
+def are_among(values: npt.NDArray[np.integer], others: npt.NDArray[np.integer]) -> Bools:
+    """Return which values stand among others. NumPy's `isin` costs five times as much for a few elements.
+
+    Args:
+        values: (n,) numbers.
+        others: (m,) numbers.
+
+    Complexity: O(n m) for a few, else as `isin`.
+    """
+    if not values.size or not others.size:
+        return np.zeros(values.size, dtype=np.bool_)
+    if values.size * others.size > _FEW_PAIRS:
+        return np.isin(values, others)
+    if others.size == 1:
+        return np.asarray(values == others[0])
+    return np.asarray(np.logical_or.reduce(values[:, None] == others, axis=1))
 
 
 def find_begins(values: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:

@@ -142,8 +142,16 @@ class KeyIndex:
 
     def lookup(self, *columns: Int64s) -> Int32s:
         """Return the slot of each key as int32[n], -1 where it is not held. Complexity: a few passes over n."""
+        if not columns[0].size:
+            return np.zeros(0, dtype=np.int32)
         if columns[0].size <= _FEW:
             view = self._slots.data
+            if self._width == 1:
+                held, mask = self._keys[0].data, self._slots.size - 1
+                keys = columns[0].tolist()
+                places = [(key ^ (key >> 40) * _DAY_SPREAD) & mask for key in keys]
+                if [held[place] for place in places] == keys:  # mostly all stand where probing begins
+                    return np.array([view[place] for place in places], dtype=np.int32)
             return np.array([view[p] if p >= 0 else -1 for p in self._few_positions(columns)], dtype=np.int32)
         positions, found = self._positions(columns)
         slots = self._slots[positions]

@@ -9,13 +9,15 @@ Source: 003 "Global prioritisation"; design section 5, "Round" 5; decision 0017.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
+from argosy_core.arrays import Bools, Int64s, are_among, true_places
 from argosy_core.placement import CandidatePool
 from argosy_core.scheduler.memory.state import PoolState
-from argosy_core.scheduler.memory.work_ends import allocatable_of, find_work
+from argosy_core.scheduler.memory.work_ends import allocatable_of, find_held
 
 __all__ = ["note_left"]
 
@@ -37,29 +39,38 @@ def note_left(state: PoolState, pool: CandidatePool, now_s: float) -> None:
     Complexity: O(jobs) in NumPy per cluster with such runs.
     """
     live, left = state.live, state.promises.left
-    noted = live.slots(np.array([*left], dtype=np.int64))
-    is_held = (noted >= 0) & ~state.stage_is_queued(noted)
-    for (handle, until_s), held in zip([*left.items()], is_held.tolist(), strict=True):
-        if not held or until_s < now_s:
-            del left[handle]
+    if left:
+        noted = live.slots(np.array([*left], dtype=np.int64))
+        is_held = (noted >= 0) & ~state.stage_is_queued(noted)
+        for (handle, until_s), held in zip([*left.items()], is_held.tolist(), strict=True):
+            if not held or until_s < now_s:
+                del left[handle]
     kinds = np.array([(row << 32) | class_index for row, class_index in state.promises.kinds], dtype=np.int64)
-    slots = np.flatnonzero(live.cluster >= 0).astype(np.int32)
-    slots = slots[np.isin((live.queue[slots].astype(np.int64) << 32) | live.class_index[slots], kinds)]
-    slots = slots[(live.handle[slots] >= 0) & ~np.isin(live.handle[slots], [*left])]
+    slots = true_places(live.cluster >= 0).astype(np.int32)
+    slots = slots[are_among((live.queue[slots].astype(np.int64) << 32) | live.class_index[slots], kinds)]
+    slots = slots[(live.handle[slots] >= 0) & ~_are_left(live.handle[slots], left)]
+    if not slots.size:
+        return
     width = pool.room.width
     free = np.array(pool.room.free, dtype=np.int64).reshape(-1, width)
     for cluster in np.unique(live.cluster[slots]).tolist():
-        entries = np.flatnonzero(pool.cluster == cluster)
+        entries = true_places(pool.cluster == cluster)
         names = state.clusters.nodes[cluster].translate(pool.node[entries])
         nodes, first = np.unique(names, return_index=True)
-        known = np.isin(nodes, live.node[slots[live.cluster[slots] == cluster]]) & (nodes >= 0)
+        known = are_among(nodes, live.node[slots[live.cluster[slots] == cluster]]) & (nodes >= 0)
         nodes, entries = nodes[known], entries[first[known]]
-        work = find_work(state, cluster, nodes.astype(np.int32), now_s)
-        work = work.only(~np.isin(live.handle[work.slots], [*left]))
+        runs, places, amounts = find_held(state, cluster, nodes.astype(np.int32))
+        stays = ~_are_left(live.handle[runs], left)
+        runs, places, amounts = runs[stays], places[stays], amounts[stays, :width]
         beyond = free[entries] - allocatable_of(state, cluster, nodes.astype(np.int32))[:, :width]
-        np.add.at(beyond, work.node, work.amount[:, :width])
-        own = np.isin(work.slots, slots)
-        for slot, node, amount in zip(work.slots[own].tolist(), work.node[own].tolist(), work.amount[own], strict=True):
-            if (amount[:width] <= beyond[node]).all():
-                beyond[node] -= amount[:width]
+        np.add.at(beyond, places, amounts)
+        own = are_among(runs, slots)
+        for slot, node, amount in zip(runs[own].tolist(), places[own].tolist(), amounts[own], strict=True):
+            if (amount <= beyond[node]).all():
+                beyond[node] -= amount
                 left[int(live.handle[slot])] = now_s + _TOLD_WITHIN_S
+
+
+def _are_left(handles: Int64s, left: Mapping[int, float]) -> Bools:
+    """Return which jobs are noted already."""
+    return are_among(handles, np.array([*left], dtype=np.int64))

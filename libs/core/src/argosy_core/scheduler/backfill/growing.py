@@ -37,12 +37,14 @@ def find_growth(state: PoolState, heads: Int32s, room: Float64s, count: int) -> 
 
     Complexity: O(queues) in Python, and O(queues log queues) in NumPy per job returned.
     """
+    if not heads.size:
+        return np.zeros(0, dtype=np.int32)
     live, usage, room = state.live, turn_usage(state).copy(), room.copy()
     sizes = state.job_usage(heads)
     np.add.at(usage, live.queue[heads], sizes)
     np.subtract.at(room, live.queue[heads], to_cores(sizes))
     kinds = dict.fromkeys(zip(live.queue[heads].tolist(), live.class_index[heads].tolist(), strict=True))
-    kinds.update(dict.fromkeys(kind for kind in state.promises.kinds if heads.size))
+    kinds.update(dict.fromkeys(state.promises.kinds))
     likes = {row: waiting_of(state, row, class_index, count) for row, class_index in kinds if room[row] > 0}
     likes = {row: slots for row, slots in likes.items() if slots}
     found: list[int] = []

@@ -431,9 +431,9 @@ class PoolState:
             np.subtract.at(usage, self.live.queue[slots], self.job_usage(slots))
             np.subtract.at(held, self.live.queue[slots], self.job_vectors(slots))
         clusters, names = self.clusters, self.classes.axis.names
-        if not len(clusters) or not clusters.node_count.all():
+        if not len(clusters) or np.count_nonzero(clusters.node_count) < clusters.node_count.size:
             return usage  # not every cluster has told what it has
-        total, held = clusters.total.sum(axis=0), held.sum(axis=0)
+        total, held = np.add.reduce(clusters.total), np.add.reduce(held)
         # What weighs nothing is in no usage, so there can be too much of it.
         over = [column for column in true_places(held > total) if self.weights.values.get(names[column])]
         if not over:

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Float64s, Int32s, Int64s, has_true, true_places
+from argosy_core.arrays import Bools, Float64s, Int32s, Int64s, are_among, has_true, true_places
 from argosy_core.backfill import PromiseKind
 from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.scheduler.memory.run_history import LIKE_PROMISES
@@ -26,6 +26,7 @@ __all__ = [
     "WorkEnds",
     "allocatable_of",
     "expected_run_time_s",
+    "find_held",
     "find_work",
     "free_beside",
     "latest_run_time_s",
@@ -167,16 +168,18 @@ class WorkEnds:
         return self.firm_s if kind == PromiseKind.FIRM else self.expected_s
 
 
-def find_work(state: PoolState, cluster: int, nodes: Int32s, now_s: float) -> WorkEnds:
-    """Return what of the pool's runs is on some nodes of a cluster, those in flight included, and when it ends.
+def find_held(state: PoolState, cluster: int, nodes: Int32s) -> tuple[Int32s, Int32s, Int64s]:
+    """Return what of the pool's runs is on some nodes of a cluster, those in flight included.
 
-    Of a run of several members each counts where it is, and ends with its run.
+    Of a run of several members each counts where it is.
 
     Args:
         state: The pool.
         cluster: Cluster index.
         nodes: Node name indices, each once.
-        now_s: Now.
+
+    Returns:
+        (n,) jobs, (n,) the position of the node of each among those asked for, (n, resource) what each holds.
 
     Complexity: O(jobs) in NumPy.
     """
@@ -187,7 +190,7 @@ def find_work(state: PoolState, cluster: int, nodes: Int32s, now_s: float) -> Wo
     gangs = slots[live.members.has(slots)] if len(live.members) else slots[:0]
     slots = slots[(live.handle[slots] >= 0) & (position[live.node[slots]] >= 0)]
     slots = slots[~state.stage_is_queued(slots) & ~IS_RUN_TERMINAL[live.run_state[slots]]]
-    slots = slots[~np.isin(slots, gangs)] if gangs.size else slots
+    slots = slots[~are_among(slots, gangs)] if gangs.size else slots
     node, amount = position[live.node[slots]], state.job_vectors(slots)
     if gangs.size:
         places, rows = live.members.rows(gangs)
@@ -196,6 +199,21 @@ def find_work(state: PoolState, cluster: int, nodes: Int32s, now_s: float) -> Wo
         node = np.concatenate([node, position[live.members.node[rows]]])
         amount = np.concatenate([amount, member_vectors(state, gangs[places], rows)])
         slots = np.concatenate([slots, gangs[places]])
+    return slots, node, amount
+
+
+def find_work(state: PoolState, cluster: int, nodes: Int32s, now_s: float) -> WorkEnds:
+    """Return what of the pool's runs is on some nodes of a cluster, see `find_held`, and when it ends: with its run.
+
+    Args:
+        state: The pool.
+        cluster: Cluster index.
+        nodes: Node name indices, each once.
+        now_s: Now.
+
+    Complexity: O(jobs) in NumPy.
+    """
+    live, (slots, node, amount) = state.live, find_held(state, cluster, nodes)
     start_s = live.start_time_us[slots] / 1e6
     start_s[start_s <= 0] = now_s
     firm_s = start_s + latest_run_time_s(state, slots)

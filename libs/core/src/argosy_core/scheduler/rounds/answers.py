@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int32s, has_true, true_places
+from argosy_core.arrays import Int32s, are_among, has_true, true_places
 from argosy_core.framework import Fault
 from argosy_core.placement import SampleReply, WaitReason
 from argosy_core.scheduler.backfill.promises import CouldHold
@@ -128,7 +128,7 @@ class Answers:
                     node_kinds=reply.node_kinds[waits] if reply.node_kinds.size else None,
                 )
             if self._held_back and index in promised:
-                behind = classes[known & ~said & np.isin(classes, list(self._held_back))]
+                behind = classes[known & ~said & are_among(classes, np.array([*self._held_back]))]
                 state.waits.wait(
                     behind,
                     index,

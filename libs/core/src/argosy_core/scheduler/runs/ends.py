@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Bools, Int8s, Int32s, Int64s, has_true, true_places
+from argosy_core.arrays import Bools, Int8s, Int32s, Int64s, are_among, has_true, true_places
 from argosy_core.job.reading.retry_rules import RETRIED
 from argosy_core.job.states import (
     FAILURE_REASONS,
@@ -53,7 +53,7 @@ from argosy_core.scheduler.runs.returning import note_returned
 __all__ = ["NOTHING_ENDED", "Ended", "finish"]
 
 _RETURNED: Final = int(FailureKind.RETURNED)
-_NO_NODES: Final = (int(FailureKind.REJECTED), int(FailureKind.TIME_LIMIT), _RETURNED)
+_NO_NODES: Final = np.array([FailureKind.REJECTED, FailureKind.TIME_LIMIT, _RETURNED])
 """Failures with which no node has to do."""
 _TIMED_OUT: Final = "its run reached its time limit"
 _BROKEN: Final = "stopped: a member of its run failed, was lost or was cancelled"
@@ -327,7 +327,7 @@ def _say_why_stopped(
 
 def _note_nodes(state: PoolState, ends: _RunEnds, now_s: float) -> None:
     """Remember on which nodes runs failed."""
-    failed = (ends.end == RUN_FAILED) & ~np.isin(ends.failure, _NO_NODES)
+    failed = (ends.end == RUN_FAILED) & ~are_among(ends.failure, _NO_NODES)
     slots = ends.slots[failed]
     if slots.size:
         live = state.live
@@ -391,7 +391,7 @@ def _judge(state: PoolState, ends: _Ends) -> tuple[npt.NDArray[np.int16], npt.ND
         live.failures[slots[failed]] += 1
         limits[failed] = failed_run_limits(state, slots[failed], run_end[failed], ends.failure[failed])
         limits[live.failures[slots] < limits] = 0
-    own = (run_end == RUN_FAILED) & (limits > 0) & ~np.isin(ends.failure, RETRIED)
+    own = (run_end == RUN_FAILED) & (limits > 0) & ~are_among(ends.failure, np.array(RETRIED))
     job_end = np.select([succeeded, own, asked], [JOB_SUCCEEDED, JOB_FAILED, JOB_CANCELLED], JOB_QUEUED)
     return run_end, job_end.astype(np.int16), limits
 

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Bools, Int32s, Int64s, has_true, true_places
+from argosy_core.arrays import Bools, Int32s, Int64s, are_among, has_true, true_places
 from argosy_core.job.tables.members import Members
 from argosy_core.placement import SampleRequest, WaitReason
 from argosy_core.scheduler.memory.results import ClassResult
@@ -28,6 +28,8 @@ _BLOCK: Final = 1 << 14
 _MOST_ROOM: Final = np.iinfo(np.int32).max
 _SOONER_HALF_S: Final = 0.5
 _LATER_HALF_S: Final = 3.0
+_FEW_AMOUNTS: Final = 4096
+"""Amounts that are compared at once, at most."""
 _MOST_UNJUDGED: Final = 256
 """Classes that a round asks for just to learn whether any node matches them."""
 _NO_FLAGS: Final = np.zeros(0, dtype=np.bool_)
@@ -39,6 +41,9 @@ _MOST_EXTRA: Final = 64
 
 def _holds(needs: Int64s, have: Int64s) -> Bools:
     """Return (class, cluster): where there is as much of every resource as a pod asks for."""
+    if needs.size * have.shape[0] <= _FEW_AMOUNTS:  # one pass over all resources costs less than one over each
+        unused = ~np.logical_or.reduce(needs, axis=0)
+        return np.asarray(np.logical_and.reduce((needs[:, None] <= have) | unused, axis=2))
     fits = np.ones((needs.shape[0], have.shape[0]), dtype=np.bool_)
     for column in range(needs.shape[1]):
         if has_true(needs[:, column]):
@@ -303,7 +308,7 @@ def choose(
         return Asking(state, classes, wanted=wanted, asked=nothing, complete=np.zeros(0, dtype=np.bool_))
     explained = np.array(sorted(state.explained), dtype=np.int32)
     named = np.concatenate([explained, unjudged[0], for_promise[0]])
-    extra = np.unique(named[~_among(named, classes)])
+    extra = np.unique(named[~are_among(named, classes)])
     classes = np.concatenate([classes, extra]).astype(np.int32)
     wanted = np.concatenate([wanted, np.ones(extra.size, dtype=np.int32)]).astype(np.int32)
     allowed = askable(state, classes)
@@ -312,9 +317,9 @@ def choose(
     in_order = allowed[:, drawn]
     asked = np.zeros_like(allowed)
     asked[:, drawn] = in_order & (np.cumsum(in_order, axis=1) <= count)
-    heading = _among(classes, heads)
+    heading = are_among(classes, heads)
     if has_true(heading):
-        promised = _among(classes[heading], np.array([kind for _, kind in state.promises.kinds], dtype=np.int32))
+        promised = are_among(classes[heading], np.array([kind for _, kind in state.promises.kinds], dtype=np.int32))
         reason = state.waits.reason[classes[heading], : len(clusters)]
         hopeful = (reason == WaitReason.NONE) | (reason == WaitReason.NO_ROOM)
         # What is free is known a little later here than there; who was promised starts cannot wait for that.
@@ -324,21 +329,16 @@ def choose(
         )
         hopeful &= has_room & clusters.usable()
         asked[heading] |= hopeful & asked.any(axis=0)
-    complete = _among(classes, np.array(sorted(state.asked_complete | state.explained), dtype=np.int32))
+    complete = are_among(classes, np.array(sorted(state.asked_complete | state.explained), dtype=np.int32))
     for more, where in (unjudged, for_promise):
         position = {class_index: row for row, class_index in enumerate(classes.tolist())} if more.size else {}
         asked[[position[class_index] for class_index in more.tolist()]] |= where
-    asked[_among(classes, explained)] = clusters.usable()
+    asked[are_among(classes, explained)] = clusters.usable()
     if len(state.returns):  # what was returned is not leased there again because somebody asks why it waits
         asked &= state.waits.reason[classes, : len(clusters)] != WaitReason.RETURNED
     state.explained.clear()
     asking = Asking(state, classes, wanted=wanted, asked=asked, complete=complete)
     if for_promise[0].size:
         asking.for_promise = np.zeros_like(asked)
-        asking.for_promise[_among(classes, for_promise[0])] = True
+        asking.for_promise[are_among(classes, for_promise[0])] = True
     return asking
-
-
-def _among(values: npt.NDArray[np.integer], others: npt.NDArray[np.integer]) -> Bools:
-    """Return which values stand among others; of nothing, or among nothing, at once."""
-    return np.isin(values, others) if values.size and others.size else np.zeros(values.size, dtype=np.bool_)

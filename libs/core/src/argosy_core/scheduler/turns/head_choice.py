@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Int32s
+from argosy_core.arrays import Bools, Int32s, are_among
 from argosy_core.backfill import SMALLEST_AREA, OrderPolicy, choose_head
 from argosy_core.framework import Point
 from argosy_core.scheduler.memory.state import PoolState
@@ -53,7 +53,7 @@ def choose_of(state: PoolState, row: int, wanted: Bools, taken: list[int]) -> In
     is_next = settings.promise_choice == 1 and settings.promise_order == PromiseOrder.QUEUE
     count = 1 + len(taken) if is_next else _MOST_COMPARED + len(taken)
     slots, _ = heads_within(state, row, count, wanted, view=_HEAD_VIEW)
-    left = slots[~np.isin(slots, taken)] if taken else slots
+    left = slots[~are_among(slots, np.array(taken))] if taken else slots
     if is_next or left.size < 2 or state.decision_profile.framework.has(Point.QUEUE_SORT):
         return left[:1]
     return _choose(state, left)

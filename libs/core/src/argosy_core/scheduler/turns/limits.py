@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Float64s, Int32s, Int64s, has_true, true_places
+from argosy_core.arrays import Bools, Float64s, Int32s, Int64s, are_among, has_true, true_places
 from argosy_core.job.tables.live import ON_HOLD
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import MICRO, Excess, keep_within, percent_text, to_cores, weigh_vector
@@ -372,7 +372,7 @@ def claims_within(state: PoolState, slots: Int32s) -> Bools:
     may = np.ones(slots.size, dtype=np.bool_)
     rows = state.live.queue[slots]
     followers = state.live.slots(np.array(state.promises.followers, dtype=np.int64))
-    for row in np.unique(rows[np.isin(slots, followers)]).tolist():
+    for row in np.unique(rows[are_among(slots, followers)]).tolist():
         room, own = _room(state, row, state.caps), true_places(rows == row)
         if room is not None and room.most is not None:
             may[own] = room.keep(slots[own])[0]

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Int32s, Int64s, has_true, true_places
+from argosy_core.arrays import Bools, Int32s, Int64s, are_among, has_true, true_places
 from argosy_core.job.tables.live import PENDING
 from argosy_core.placement import KIND_BITS, WaitReason
 from argosy_core.queueing import Filled, FillingLimits, FillingQueues, QueueTree, fill, flow_keys, most_usage, next_turn
@@ -195,7 +195,7 @@ def waiting_of(
     taken = taken if with_heads else np.append(taken, state.live.slots(state.heads))
     count += state.pending_slots().size
     slots, _ = heads_within(state, row, count, wanted, view=_HEAD_VIEW, beyond_cap=beyond_cap)
-    return [int(slot) for slot in slots[~np.isin(slots, taken)].tolist()]
+    return [int(slot) for slot in slots[~are_among(slots, taken)].tolist()]
 
 
 def elect_heads(state: PoolState) -> None:
@@ -212,6 +212,7 @@ def elect_heads(state: PoolState) -> None:
     live.flags[before] &= np.uint8(0xFF ^ PENDING)
     chosen: list[int] = []
     limit = state.settings.waiting_heads
+    turns: Int64s | None = None
     promised = promised_slots(state)
     heads_at = np.zeros((len(state.clusters), KIND_BITS.size), dtype=np.int64)
     head_kinds = [np.zeros((0, len(state.clusters)), dtype=np.int64)]
@@ -221,11 +222,14 @@ def elect_heads(state: PoolState) -> None:
         kinds = np.zeros((end, len(state.clusters)), dtype=np.int64)
         has_no_room = reasons_at(state, waiting) == WaitReason.NO_ROOM
         kinds[waiting] = np.where(has_no_room, state.waits.node_kinds[waiting, : len(state.clusters)], 0)
-        usage = turn_usage(state).copy()
+        turns = turn_usage(state)
+        usage = turns.copy()
         while True:
             full = (heads_at >= limit) @ KIND_BITS
             wanted = np.asarray(kinds.any(axis=1) & ~(kinds & full).any(axis=1))
-            slot = _first(state, wanted, usage, [*chosen, *promised.tolist()]) if has_true(wanted) else -1
+            slot = -1
+            if has_true(wanted):
+                slot = _first(state, wanted, usage, [*chosen, *promised.tolist()], turns=turns)
             if slot < 0:
                 break
             chosen.append(slot)
@@ -236,7 +240,7 @@ def elect_heads(state: PoolState) -> None:
     live.flags[slots] |= PENDING
     live.flags[promised] |= PENDING
     state.heads, state.head_kinds = live.handle[slots], np.concatenate(head_kinds)
-    followers = _followers(state)
+    followers = _followers(state, turns)
     live.flags[followers] |= PENDING
     state.promises.followers = live.handle[followers].tolist()
     if slots.size and (state.room.has_lifetimes or state.queues.preempts_endless or state.classes.elastic):
@@ -252,7 +256,7 @@ def look_again(state: PoolState, row: int) -> None:
     state.queues.idle_at[row] = -1
 
 
-def _followers(state: PoolState) -> list[int]:
+def _followers(state: PoolState, turns: Int64s | None) -> list[int]:
     """Return the next job of each kind that was promised starts of late, of queues at or below their shares.
 
     It is tried in every round, too, so that what a job of its kind leaves is offered to both it and others at once, and
@@ -265,7 +269,7 @@ def _followers(state: PoolState) -> list[int]:
     kinds = [kind for kind in state.promises.kinds if waiting[kind[1]] and not state.queues.cordoned[kind[0]]]
     if not kinds:
         return []
-    room = room_below_share(state)
+    room = room_below_share(state, turns)
     kinds = [kind for kind in kinds if room[kind[0]] >= 0]
     found: list[int] = []
     for row, class_index in kinds:
@@ -286,8 +290,11 @@ def _count_claims(state: PoolState, row: int, class_index: int) -> int:
     return min(max(count, 1), _MOST_CLAIMS)
 
 
-def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) -> int:
-    """Return the slot of the next job in fairness order of wanted classes, but those chosen; -1 if there is none."""
+def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int], *, turns: Int64s) -> int:
+    """Return the slot of the next job in fairness order of wanted classes, but those chosen; -1 if there is none.
+
+    `turns` is `turn_usage`, and `usage` that with what was chosen.
+    """
     queues, live = state.queues, state.live
     rows = queues_with_work(state)
     if queues.branches:
@@ -295,7 +302,7 @@ def _first(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[int]) ->
     least = int(state.classes.usage[true_places(wanted)].min())
     weight, zero = queues.weight[rows], queues.weight[rows] <= 0
     earliest = flow_keys(queues.flow[rows], usage[rows] + least, weight)
-    share = flow_keys(queues.flow[rows], turn_usage(state)[rows], weight)
+    share = flow_keys(queues.flow[rows], turns[rows], weight)
     order = np.lexsort((queues.queue_id[rows], share, earliest, zero))
     best: tuple[tuple[bool, float, float, int], int] | None = None
     for position in order.tolist():

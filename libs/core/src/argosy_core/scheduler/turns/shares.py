@@ -302,20 +302,25 @@ def _fits_somewhere(state: PoolState, vectors: Int64s) -> Bools:
     return fits
 
 
-def room_below_share(state: PoolState) -> Floats:
+def room_below_share(state: PoolState, turns: Int64s | None = None) -> Floats:
     """Return how far each queue is below its part of all that is held and promised, cores; 0 or less from there on.
 
     What a cap keeps a queue from taking is there for the others: while one has reached its cap, what is free and not
     promised counts, too. Else it may be what nodes have left over, and promising that would only empty them.
 
+    Args:
+        state: The pool.
+        turns: The usage as turns go by it (`turn_usage`), if it was found already.
+
     Complexity: O(queues log queues) in NumPy.
     """
-    queues, usage = state.queues, to_cores(turn_usage(state))
-    demand = to_cores(state.counted_usage() + queues.queued_usage)
+    queues, counted = state.queues, state.counted_usage()
+    usage = to_cores(turn_usage(state, counted) if turns is None else turns)
+    demand = to_cores(counted + queues.queued_usage)
     has_work = queues.queued_count - queues.on_hold_count + queues.leased_count > 0
     total = float(usage.sum())
     if has_true(_has_reached_cap(state)):
-        promised = float(total - to_cores(state.counted_usage()).sum())
+        promised = float(total - to_cores(counted).sum())
         total += max(float(to_cores(np.array([state.free_usage()]))[0]) - promised, 0.0)
     shares = fill_water(np.where(has_work, demand, 0.0), fair_weights(state, has_work), total)
     return np.asarray(shares - usage)

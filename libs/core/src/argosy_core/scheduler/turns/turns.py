@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from argosy_core.arrays import Int32s, Int64s
+from argosy_core.arrays import Int32s, Int64s, are_among
 from argosy_core.scheduler.memory.state import PoolState
 
 __all__ = ["promised_slots", "turn_size", "turn_usage"]
@@ -24,9 +24,14 @@ def promised_slots(state: PoolState) -> Int32s:
     return promised
 
 
-def turn_usage(state: PoolState) -> Int64s:
-    """Return the usage of each queue as turns go by it, micro-cores."""
-    usage = state.counted_usage()
+def turn_usage(state: PoolState, counted: Int64s | None = None) -> Int64s:
+    """Return the usage of each queue as turns go by it, micro-cores.
+
+    Args:
+        state: The pool.
+        counted: What counts for shares (`PoolState.counted_usage`), if it was found already; it is not changed.
+    """
+    usage = state.counted_usage() if counted is None else counted
     if not state.promises.keep_nodes:
         return usage
     slots, usage = promised_slots(state), usage.copy()
@@ -39,4 +44,4 @@ def turn_size(state: PoolState, slots: Int32s) -> Int64s:
     usage = state.job_usage(slots)
     if not state.promises.keep_nodes:
         return usage
-    return np.where(np.isin(slots, promised_slots(state)), 0, usage)
+    return np.where(are_among(slots, promised_slots(state)), 0, usage)
