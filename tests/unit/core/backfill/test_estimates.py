@@ -96,3 +96,18 @@ def test_impossible_quantiles_and_priors_are_refused(quantile: float) -> None:
         RunTimes().estimate(keys(CLASS), quantile)
     with pytest.raises(InvalidRequest):
         RunTimes(prior_s=quantile - 1.0)
+
+
+def test_estimate_does_not_depend_on_what_was_asked_before() -> None:
+    """Asked again after an observation or for another prior, it is what one that is asked for the first time says."""
+    asked, seen_s = RunTimes(100.0, is_seen=True), []
+    jobs, elapsed_s = np.array([[CLASS, USER], [OTHER, USER], [CLASS, USER]]), np.array([0.0, 500.0, 2_000.0])
+    for prior_s, ended_s in ((100.0, [30.0]), (100.0, [5_000.0]), (1e6, [])):
+        seen_s += ended_s
+        if ended_s:
+            asked.observe(keys(CLASS, USER), np.array(ended_s))
+        first = RunTimes(prior_s, is_seen=True)
+        first.observe(keys(CLASS, USER, count=len(seen_s)), np.array(seen_s))
+        asked.prior_s = prior_s
+        assert asked.estimate(jobs, 0.9, elapsed_s).tolist() == first.estimate(jobs, 0.9, elapsed_s).tolist()
+        assert asked.estimate(jobs, 0.9).tolist() == first.estimate(jobs, 0.9).tolist()

@@ -27,6 +27,8 @@ _UPPER_S: Final = 2.0 ** (np.arange(1, _BIN_COUNT + 1) / _STEPS_PER_OCTAVE)
 """Longest run time of each bin, seconds."""
 _PARENT_WEIGHT: Final = 2.0
 """As many observations the keys behind one are worth to it."""
+_MOST_MIXED: Final = 1024
+"""Filled up histograms that are kept until something is observed; 768 bytes each."""
 _FADING: Final = 0.98
 """What an observation is worth once one more was made of its key: half after 34 of them."""
 
@@ -89,6 +91,9 @@ class RunTimes:
         self._row_of: dict[int, int] = {}
         """Rows by key, least recently observed first."""
         self._counts = np.zeros((min(max_keys, 64), _BIN_COUNT), dtype=np.float32)
+        self._mixed: dict[tuple[int, ...], Float64s] = {}
+        """Histograms filled up with those behind, by keys, as far as they were asked for since the last observation."""
+        self._mixed_prior_s = prior_s
 
     def __len__(self) -> int:
         """Return how many keys are remembered."""
@@ -108,6 +113,7 @@ class RunTimes:
 
         Complexity: O(n x k) Python steps.
         """
+        self._mixed.clear()
         for job_keys, at in zip(keys.tolist(), _bins(run_time_s).tolist(), strict=True):
             for key in job_keys:
                 row = self._touch(key)
@@ -144,19 +150,37 @@ class RunTimes:
         """
         if not 0 < quantile < 1:
             raise InvalidRequest(f"the quantile is {quantile}, but must be above 0 and below 1")
-        rows = np.array([[self._row_of.get(key, -1) for key in one] for one in keys.tolist()], dtype=np.int64)
-        rows = rows.reshape(keys.shape)
+        mixed = self._mix(keys)
+        if elapsed_s is None:
+            elapsed = np.zeros(len(keys))
+        else:
+            elapsed = elapsed_s
+            mixed[elapsed[:, None] >= _UPPER_S] = 0
+        total = np.add.reduce(mixed, axis=1)
+        at = np.count_nonzero(np.add.accumulate(mixed, axis=1) < quantile * total[:, None], axis=1)
+        found = _UPPER_S[np.minimum(at, _BIN_COUNT - 1)]
+        return np.where(total > 0, found, np.maximum(self.prior_s, 2 * elapsed))
+
+    def _mix(self, keys: Int64s) -> Float64s:
+        """Return (n, bins) histograms of jobs, each filled up with those of the keys behind; the caller's to change."""
+        if self._mixed_prior_s != self.prior_s or len(self._mixed) > _MOST_MIXED:
+            self._mixed.clear()
+            self._mixed_prior_s = self.prior_s
+        known, jobs = self._mixed, [tuple(one) for one in keys.tolist()]
+        new = list(dict.fromkeys(one for one in jobs if one not in known))
+        if new:
+            known.update(zip(new, self._mix_anew(new), strict=True))
+        return np.array([known[one] for one in jobs]).reshape(len(jobs), _BIN_COUNT)
+
+    def _mix_anew(self, keys: list[tuple[int, ...]]) -> Float64s:
+        """Return (n, bins) the same of different jobs by their keys, from the counts."""
+        rows = np.array([[self._row_of.get(key, -1) for key in one] for one in keys], dtype=np.int64)
         mixed = np.zeros((len(keys), _BIN_COUNT))
         if self._is_seen:
             mixed[:, _bins(np.array([self.prior_s]))[0]] = 1.0
-        for column in range(keys.shape[1] - 1, -1, -1):
+        for column in range(rows.shape[1] - 1, -1, -1):
             total = mixed.sum(axis=1, keepdims=True)
             mixed = np.divide(mixed * _PARENT_WEIGHT, total, out=np.zeros_like(mixed), where=total > 0)
             known = rows[:, column] >= 0
             mixed[known] += self._counts[rows[known, column]]
-        elapsed = np.zeros(len(keys)) if elapsed_s is None else elapsed_s
-        mixed[elapsed[:, None] >= _UPPER_S] = 0
-        total = mixed.sum(axis=1)
-        at = (np.cumsum(mixed, axis=1) < quantile * total[:, None]).sum(axis=1)
-        found = _UPPER_S[np.minimum(at, _BIN_COUNT - 1)]
-        return np.where(total > 0, found, np.maximum(self.prior_s, 2 * elapsed))
+        return mixed
