@@ -75,7 +75,7 @@ def _fits(state: PoolState, cluster: str, more: Int64s) -> bool:
     Complexity: O(jobs) in NumPy, for one comparison; the rest is for those that hold something else.
     """
     live, index = state.live, state.clusters.index(cluster)
-    slots = true_places(live.demand >= 0)
+    slots = true_places((live.demand >= 0) & (live.run_state > 0) & (live.handle >= 0))  # slots of no job say nothing
     slots = slots[live.cluster[slots] == index]
     beyond = np.maximum(state.job_vectors(slots) - state.requested_vectors(slots), 0).sum(axis=0) + more
     return not has_true((more > 0) & (beyond > state.clusters.total[index]))
