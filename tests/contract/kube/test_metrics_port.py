@@ -44,7 +44,7 @@ class Source(Protocol):
         """Have a pod use so much from now on, for long enough that all sources tell it."""
         ...
 
-    def silence(self) -> Any:  # noqa: ANN401 - a context manager
+    def silence(self) -> Any:
         """Let the source tell nothing while a block runs."""
         ...
 
