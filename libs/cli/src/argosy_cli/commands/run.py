@@ -76,7 +76,8 @@ class _Run(click.Command):
                 return super().parse_args(ctx, own)
             except click.UsageError as error:
                 if not dashes and "unexpected extra argument" in error.message:
-                    error.message += "; write the command behind --, as in `argosy run -- echo hello`"
+                    hint = "write the command behind --, as in `argosy run -- echo hello`"
+                    raise click.UsageError(f"{error.message}; {hint}", error.ctx) from error
                 raise
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
