@@ -42,11 +42,11 @@ def _queue_view(row: QueueRow) -> QueueView:
     """Return a queue; one whose row says what nobody may set is cordoned, so that it costs its own jobs alone."""
     is_cordoned = row.cordoned or row.deleted
     try:
-        weight = _checked(row.weight)
+        weight = _checked(row.weight, _MOST_RATIO)
         limits = QueueLimits(
-            max_running_count=_checked(row.max_running_count),
+            max_running_count=_checked(row.max_running_count, _MOST),
             max_running_amounts=_amounts(row.max_running_amounts),
-            lease_rate_per_s=_checked(row.lease_rate_per_s),
+            lease_rate_per_s=_checked(row.lease_rate_per_s, _MOST_RATIO),
         )
     except ValueError as error:
         _log.error("a stored queue cannot be used and is cordoned", subject=row.name, reason=str(error))
@@ -63,13 +63,13 @@ def _queue_view(row: QueueRow) -> QueueView:
     )
 
 
-def _checked(number: _Number) -> _Number:
-    """Return a number.
+def _checked(number: _Number, most: _Number) -> _Number:
+    """Return a number from 0 to the most that there may be.
 
     Raises:
         ValueError: It is none that anybody may set.
     """
-    if not 0 <= number <= (_MOST if isinstance(number, int) else _MOST_RATIO):
+    if not 0 <= number <= most:
         raise ValueError(f"{number} is below 0, too much or no number")
     return number
 
@@ -83,7 +83,7 @@ def _amounts(texts: Iterable[str]) -> tuple[tuple[str, int], ...]:
     given = tuple(texts)
     if None in given:
         raise ValueError("an amount is missing")
-    return tuple((name, _checked(amount)) for name, amount in read_amounts(given).items())
+    return tuple((name, _checked(amount, _MOST)) for name, amount in read_amounts(given).items())
 
 
 def cluster_settings(row: ClusterRow) -> ClusterSettings:
