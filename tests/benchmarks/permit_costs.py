@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from permits import AGENTS, RATE, UNIT, make_ledger, make_uids
@@ -49,7 +50,7 @@ class Sampler:
         )
         return self._message(agent, inventory=inventory)
 
-    def _message(self, agent: int, **message: object) -> bytes:
+    def _message(self, agent: int, **message: Any) -> bytes:
         self._sequences[agent] += 1
         return permit_pb2.SessionRequest(sequence=self._sequences[agent], **message).SerializeToString()
 
