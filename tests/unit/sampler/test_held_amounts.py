@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import numpy as np
 from tests.unit.sampler.conftest import FakeLeader, int32, int64
@@ -22,8 +23,8 @@ from argosy_sampler.session import SessionClient
 GIB = 1 << 30
 
 
-async def test_permits_are_told_as_what_members_hold(leader: FakeLeader) -> None:
-    """As soon as they are given, and anew to a leader that takes over."""
+def make_client(leader: FakeLeader) -> tuple[NodeLedger, SessionHandler, SessionClient]:
+    """Return a sampler's session with the leader, of a cluster of one node."""
     ledger = NodeLedger(permits=PermitSettings(unit=(1000, GIB)))
     ledger.put_nodes([NodeSpec(name="n", total={"cpu": 8000, "memory": 8 * GIB})])
     config = SamplerConfig(
@@ -37,18 +38,30 @@ async def test_permits_are_told_as_what_members_hold(leader: FakeLeader) -> None
     client = SessionClient(
         config, "uid", pool="default", caller=Caller(), handler=handler, backoff=Backoff(rng=rng, most_s=0.05), log=log
     )
+    return ledger, handler, client
+
+
+def observe_pod(ledger: NodeLedger, handle: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Show the ledger a pod that is scaled, as it was asked for; return its uid."""
+    uids = np.full((1, 16), handle, np.uint8)
+    scaling = Scaling(least=(1000, GIB), most=(4000, 4 * GIB))
+    ledger.permits.has_listed = True
+    ledger.observe(
+        PodEvents(
+            members=Members.of([handle], [1]), uids=uids, nodes=ledger.rows_of_names(["n"]),
+            ended=np.zeros(1, np.bool_), requests=np.array([[1000, GIB, 1]]), scalings={0: scaling},
+        )
+    )  # fmt: skip
+    return uids
+
+
+async def test_permits_are_told_as_what_members_hold(leader: FakeLeader) -> None:
+    """As soon as they are given, and anew to a leader that takes over."""
+    ledger, _, client = make_client(leader)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(client.run())
         session = await leader.ready_session({(7, 1): "n"})
-        uids = np.full((1, 16), 7, np.uint8)
-        scaling = Scaling(least=(1000, GIB), most=(4000, 4 * GIB))
-        ledger.permits.has_listed = True
-        ledger.observe(
-            PodEvents(
-                members=Members.of([7], [1]), uids=uids, nodes=ledger.rows_of_names(["n"]), ended=np.zeros(1, np.bool_),
-                requests=np.array([[1000, GIB, 1]]), scalings={0: scaling},
-            )
-        )  # fmt: skip
+        uids = observe_pod(ledger, 7)
         rows, one = ledger.permits.pods.rows(uids.view(np.int64)), np.ones(1, np.int64)
         ledger.permits.join(rows, np.array([[1000], [GIB]]), one > 0, numbers=one, session=1, process=1)
         ledger.permits.request(rows, np.array([[3000], [GIB]]), one == 0, numbers=one + 1, session=one)
@@ -78,4 +91,21 @@ async def test_permits_are_told_as_what_members_hold(leader: FakeLeader) -> None
         settings = ledger.permits.settings
         assert (settings.unit, dict(settings.node_units)) == ((2000, 5), {"n": (500, 1)})
         assert (settings.lease_s, settings.margin_s, settings.rises_per_s) == (2.0, 9.0, 1.0)
+        running.cancel()
+
+
+async def test_sizes_of_new_pods_are_told_before_they_are_resized(leader: FakeLeader) -> None:
+    """Else nobody would see what they began with; what is told is no news."""
+    ledger, handler, client = make_client(leader)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(client.run())
+        session = await leader.ready_session({(7, 1): "n", (8, 1): "n"})
+        for handles in ([7], [7, 8]):
+            assert not handler.has_new_sizes
+            observe_pod(ledger, handles[-1])
+            assert handler.has_new_sizes
+            async with asyncio.timeout(20):
+                while (answer := await session.answers.get()).WhichOneof("message") != "pod_sizes":
+                    pass  # what the pods hold is told, too
+            assert answer.pod_sizes.handle_column == int64(handles)
         running.cancel()

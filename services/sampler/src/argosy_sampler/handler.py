@@ -79,7 +79,7 @@ class SessionHandler:
         self._monotonic = monotonic
         self._pool = pool
         self._held_anew_s = 0.0
-        self._sizes_told = b""
+        self._sizes_told, self._sized_count = b"", 0
         self._log = log
         self.on_placed: Callable[[], None] = lambda: None
         """Called when there is something to tell with `tell_placed`."""
@@ -89,7 +89,7 @@ class SessionHandler:
         self._session.begin()
         self.capacity.start_over()
         self._held_anew_s = 0.0
-        self._sizes_told = b""
+        self._sizes_told, self._sized_count = b"", 0
         return self.capacity.next_message()
 
     def stop(self) -> None:
@@ -155,10 +155,16 @@ class SessionHandler:
         members = self.ledger.pressure.take_moves(self._pool)
         return moves_message(members) if len(members) else None
 
+    @property
+    def has_new_sizes(self) -> bool:
+        """Whether scaled pods came since sizes were told: what they began with is of interest."""
+        return self.ready and self.ledger.permits.pods.added_count != self._sized_count
+
     def tell_sizes(self) -> sampler_pb2.PodSizes | None:
         """Return all scaled pods as they are, for people; None if that was told."""
         if not self.ready:
             return None
+        self._sized_count = self.ledger.permits.pods.added_count
         sizes = self.ledger.pod_sizes(self._pool)
         message = pod_sizes_message(sizes)
         word = message.SerializeToString(deterministic=True)

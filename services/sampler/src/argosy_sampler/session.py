@@ -33,7 +33,8 @@ _SILENT_HEARTBEATS: Final = 3
 _REST_RATIO: Final = 9.0
 """Pause after finding out what changed, by how long that took: it may cost a tenth of the time at most."""
 _SIZES_S: Final = 2.0
-"""Least time between two looks at the sizes of scaled pods, seconds; only people look at them."""
+"""Least time between two looks at the sizes of scaled pods, seconds; only people look at them. Pods that are new are
+looked at sooner, before an agent has resized them."""
 
 Stream = grpc.aio.StreamStreamCall[sampler_pb2.SessionRequest, sampler_pb2.SessionResponse]
 
@@ -242,7 +243,7 @@ class SessionClient:
 
     async def _tell_capacity(self, outbox: asyncio.Queue[sampler_pb2.SessionRequest], pace: CapacityThrottle) -> None:
         """Tell of what changed whenever it is time to."""
-        cluster, took_s, sizes_due_s = self._config.cluster, 0.0, 0.0
+        cluster, took_s, sizes_due_s, sizes_rest_s = self._config.cluster, 0.0, 0.0, 0.0
         while True:
             self._begins_to_wait.clear()
             pause_s = pace.pause_s(time.monotonic(), is_awaited=self._handler.has_waiting)
@@ -257,9 +258,10 @@ class SessionClient:
             moves = self._handler.tell_moves()
             if moves is not None:
                 await outbox.put(sampler_pb2.SessionRequest(moves=moves))
-            if begun_s >= sizes_due_s:
-                sizes_due_s = begun_s + _SIZES_S
-                if (sizes := self._handler.tell_sizes()) is not None:
+            if begun_s >= (sizes_rest_s if self._handler.has_new_sizes else sizes_due_s):
+                sizes, ended_s = self._handler.tell_sizes(), time.monotonic()
+                sizes_due_s, sizes_rest_s = begun_s + _SIZES_S, ended_s + _REST_RATIO * (ended_s - begun_s)
+                if sizes is not None:
                     await outbox.put(sampler_pb2.SessionRequest(pod_sizes=sizes))
             if word is Word.NOTHING:
                 continue

@@ -98,6 +98,8 @@ class ScaledPodTable:
         """(row,): when a note may be written again."""
         self.note: dict[int, str] = {}
         """By row: the note that the pod has, left out where it has none."""
+        self.added_count = 0
+        """How many were ever added: tells whether some are new."""
         self._index = KeyIndex(2)
         self._spare = list(range(narrow - 1, 0, -1))
 
@@ -141,6 +143,7 @@ class ScaledPodTable:
         self.unit[:, row] = 1
         self.told[:, row] = -1
         self.uid[row], self.slot[row] = uid, slot
+        self.added_count += 1
         self._index.insert(*_keys(uid[np.newaxis]), slots=np.array([row], np.int32))
         return row
 
