@@ -31,13 +31,23 @@ class DemandMachine(RuleBasedStateMachine):
 
     @rule(numbers=st.lists(st.tuples(st.integers(0, 60), st.integers(-1, 4000)), min_size=1, max_size=4))
     def resize(self, *, numbers: list[tuple[int, int]]) -> None:
-        """Samplers tell what runs hold by now, -1 for what their class says."""
+        """Samplers tell what runs hold by now, -1 for what their class says; all together no more than there is."""
         for cluster in "ab":
             runs = self.world.live_runs(cluster)
             chosen = {(runs[n % len(runs)][0], runs[n % len(runs)][1]): cpu for n, cpu in numbers if runs}
-            if chosen:
+            if chosen and self._beyond(cluster, {**self.said, **chosen}) <= self._cpu(cluster):
                 self.world.tell_amounts(cluster, chosen)
                 self.said.update(chosen)
+
+    def _cpu(self, cluster: str) -> int:
+        """Return what the leader knows that a cluster has."""
+        state = self.world.state
+        return int(state.clusters.total[state.clusters.index(cluster), state.classes.axis.index("cpu")])
+
+    def _beyond(self, cluster: str, said: dict[tuple[int, int], int]) -> int:
+        """Return what runs of a cluster hold beyond what they ask for."""
+        runs = [(run[0], run[1]) for run in self.world.live_runs(cluster)]
+        return sum(max(said.get(run, -1) - _CLASSES[self.world.book.class_of(run[0]) + 1][0], 0) for run in runs)
 
     @rule(seconds=st.integers(1, 20))
     def round(self, seconds: int) -> None:

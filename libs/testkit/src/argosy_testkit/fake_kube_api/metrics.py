@@ -1,6 +1,7 @@
 """What pods use, as metrics-server and kubelets tell it.
 
-Source: metrics-server 0.7 `metrics.k8s.io/v1beta1`; kubelet 1.33 `/stats/summary` and `/metrics/resource`.
+The forms are those of metrics-server 0.7 (`metrics.k8s.io/v1beta1`) and of a kubelet 1.33 (`/stats/summary`,
+`/metrics/resource`).
 """
 
 from __future__ import annotations

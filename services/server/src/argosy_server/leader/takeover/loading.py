@@ -49,7 +49,7 @@ def _queue_view(row: QueueRow) -> QueueView:
             lease_rate_per_s=_checked(row.lease_rate_per_s, _MOST_RATIO),
         )
     except ValueError as error:
-        _log.error("a stored queue cannot be used and is cordoned", subject=row.name, reason=str(error))
+        _log.error("a stored queue cannot be used and is cordoned", queue=row.name, reason=str(error))
         weight, limits, is_cordoned = 0.0, QueueLimits(), True
     return QueueView(
         queue_id=row.queue_id,
@@ -92,7 +92,7 @@ def cluster_settings(row: ClusterRow) -> ClusterSettings:
     try:
         most = _amounts(row.max_capacity)
     except ValueError as error:
-        _log.error("the stored bound of a cluster cannot be used; it is cordoned", subject=row.name, reason=str(error))
+        _log.error("the stored bound of a cluster cannot be used; it is cordoned", cluster=row.name, reason=str(error))
         most, is_cordoned = (), True
     return ClusterSettings(
         name=row.name,
