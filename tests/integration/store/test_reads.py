@@ -1,6 +1,7 @@
 """Jobs and events as the API reads them."""
 
 import time
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -9,6 +10,7 @@ import pytest
 from argosy_core.errors import OutOfRange
 from argosy_core.job.states import JobState
 from argosy_store import Effects, EventRow, JobFilter, LabelRequirement
+from argosy_store.postgres.connection import StoreConnection
 from argosy_testkit.store_world import StoreWorld
 from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends
 
@@ -159,6 +161,23 @@ def test_read_events_of_a_job_set_without_any_is_empty(world: StoreWorld) -> Non
     """No events are no error, and the oldest number is the one to come."""
     assert world.api.read_events(world.job_set_id, 0) == []
     assert world.api.oldest_event_number(world.job_set_id) == 1
+
+
+def test_event_that_is_stored_while_the_oldest_is_looked_for_is_not_older(
+    world: StoreWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch that begins in that moment would miss it, and wait for ever for the first event of a job set."""
+    execute, pending = StoreConnection.execute, [(1, 1)]
+
+    def execute_and_store(connection: StoreConnection, *args: Any, **options: Any) -> Any:
+        found = execute(connection, *args, **options)
+        if pending and "job_set_events" in str(args[0]):
+            add_events(world, pending.pop())
+        return found
+
+    monkeypatch.setattr(StoreConnection, "execute", execute_and_store)
+    assert world.api.oldest_event_number(world.job_set_id) == 1
+    assert not pending
 
 
 def test_read_events_tells_a_cursor_that_is_too_old(world: StoreWorld) -> None:

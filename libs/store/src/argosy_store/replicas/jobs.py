@@ -41,6 +41,11 @@ _READ_EVENTS: Final = (
     " WHERE job_set_id = %(set)s AND first_number <= %(next)s), 0)"
     " AND last_number >= %(next)s ORDER BY first_number LIMIT %(limit)s"
 )
+_OLDEST_EVENT: Final = (
+    # One statement, so one view: a number read after the rows may be that of an event that came in between.
+    "SELECT coalesce((SELECT min(first_number) FROM job_set_events WHERE job_set_id = %(set)s), last_event_number + 1)"
+    " FROM job_sets WHERE job_set_id = %(set)s"
+)
 _NUMBER_MARGIN: Final = 200_000  # jobs of two of the largest requests
 _MAX_WINDOWS: Final = 8
 """Most windows that one page looks at: some hundred milliseconds if none of their jobs is meant."""
@@ -248,12 +253,8 @@ class JobCalls:
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._connections.read() as connection:
-            row = connection.execute(
-                "SELECT min(first_number) FROM job_set_events WHERE job_set_id = %s", [job_set_id]
-            ).fetchone()
-            if row is not None and row[0] is not None:
-                return int(row[0])
-            return _last_number(connection, job_set_id) + 1
+            row = connection.execute(_OLDEST_EVENT, {"set": job_set_id}).fetchone()
+        return int(row[0]) if row is not None else 1
 
     def list_quarantined(self, pool: str, after_id: int = 0, limit: int = 100) -> list[tuple[int, int, str, bytes]]:
         """Return (id, log position, error, payload) of records that could not be applied, in id order.
