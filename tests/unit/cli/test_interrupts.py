@@ -15,6 +15,8 @@ from argosy_testkit.fake_api import FakeApi
 
 CTRL_C = b"\x03"
 WITHIN_S = 60
+PATIENCE_S = 5
+"""After how long somebody presses Ctrl-C once more."""
 TAKE_TERMINAL = (
     "import fcntl, runpy, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
     " runpy.run_module('argosy_cli', run_name='__main__', alter_sys=True)"
@@ -52,6 +54,30 @@ class Terminal:
     def type(self, keys: bytes) -> None:
         """Type some keys."""
         os.write(self._ours, keys)
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C, as often as a person would until something happens.
+
+        Python looks for signals between its own steps: one that comes just before it begins to wait for a key or a
+        message is seen with the next.
+        """
+        self.type(CTRL_C)
+        while self.process.poll() is None and not self._shows_more():
+            self.type(CTRL_C)
+
+    def _shows_more(self) -> bool:
+        """Return whether something but the echo of Ctrl-C is shown before long, or the process ends."""
+        end_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end_s and self.process.poll() is None:
+            if select.select([self._ours], [], [], 0.1)[0]:
+                try:
+                    shown = os.read(self._ours, 65_536).decode()
+                except OSError:  # the other end is closed
+                    return True
+                self.text += shown
+                if shown.replace("^C", "").strip():
+                    return True
+        return self.process.poll() is not None
 
     def end(self) -> int:
         """Return the exit code once all is shown."""
@@ -93,7 +119,7 @@ def end_well(api: FakeApi) -> None:
 def test_who_declines_to_cancel_goes_on_where_the_log_was(terminal: Terminal, api: FakeApi) -> None:
     """A declined question is no interruption: nothing is cancelled, no line comes twice, the exit code is the job's."""
     (job_id,) = api.jobs
-    terminal.type(CTRL_C)
+    terminal.interrupt()
     terminal.await_text(f"cancel job {job_id}? [y/N]:")
     end_well(api)
     terminal.type(b"n\n")
@@ -106,7 +132,7 @@ def test_who_declines_to_cancel_goes_on_where_the_log_was(terminal: Terminal, ap
 def test_who_wants_to_cancel_ends_the_job(terminal: Terminal, api: FakeApi) -> None:
     """The job's events say why it ended."""
     (job_id,) = api.jobs
-    terminal.type(CTRL_C)
+    terminal.interrupt()
     terminal.await_text("[y/N]:")
     terminal.type(b"y\n")
     assert terminal.end() == 130
@@ -118,9 +144,9 @@ def test_who_wants_to_cancel_ends_the_job(terminal: Terminal, api: FakeApi) -> N
 def test_who_interrupts_the_question_leaves_the_job_to_itself(terminal: Terminal, api: FakeApi) -> None:
     """How to come back to it is said."""
     (job_id,) = api.jobs
-    terminal.type(CTRL_C)
+    terminal.interrupt()
     terminal.await_text("[y/N]:")
-    terminal.type(CTRL_C)
+    terminal.interrupt()
     assert terminal.end() == 130
     assert f"`argosy logs -f {job_id}` follows it" in terminal.text
     assert not api.requests["CancelJobs"]
