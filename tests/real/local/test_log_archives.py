@@ -158,4 +158,5 @@ def test_log_of_a_failed_job_is_read_when_its_pod_and_its_executor_are_gone(
         last = argosy("logs", job_id, "--tail", "1", "--timestamps")
         assert (last.returncode, last.stdout.count("\n")) == (0, 1)
         assert last.stdout.startswith("20")
-        assert argosy("logs", job_id, "--container", "nope", "--timeout", "1").returncode == 4
+        wrong = argosy("logs", job_id, "--container", "nope", "--timeout", "1")
+        assert (wrong.returncode, "has no container 'nope'; it has main" in wrong.stderr) == (3, True)
