@@ -74,7 +74,7 @@ def user(tmp_path: Path) -> Iterator[User]:
 def test_one_command_makes_a_secured_mesh_and_one_leaves_nothing_of_it(user: User) -> None:
     """The first job runs by the same lines as without, and strangers are refused.
 
-    A stopped mesh goes on with its jobs on the same port, still secured; only `down --purge` removes it.
+    A stopped mesh goes on with its jobs on the same port, as large as it was and secured; only `down --purge` removes it.
     """
     assert "context 'local'" in user.types("up", "--secure", "--port", "0", "--clusters", "1", "--nodes", "2")
     config = user.home / ".config" / "argosy" / "config.toml"
@@ -91,7 +91,7 @@ def test_one_command_makes_a_secured_mesh_and_one_leaves_nothing_of_it(user: Use
     user.types("shares", code=4)  # nobody to ask
     user.types("down", "--purge", code=2)  # never without a terminal or --yes
     user.types("up", "--database-url", "host=x", code=1)  # another mesh than the one that is there
-    user.types("up")
+    assert "as before: --clusters 1 --nodes 2 --secure" in user.types("up")
     assert f"127.0.0.1:{port}" in config.read_text()
     user.types("queue", "uncordon", "science")
     assert "succeeded" in user.types("watch", "science", "night")

@@ -1,16 +1,22 @@
 """Ctrl-C in `argosy run` on a terminal: who interrupts is asked what becomes of the job."""
 
+import asyncio
+import contextlib
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from argosy.api.v1 import job_pb2
+from argosy_cli.interrupts import run_to_end
 from argosy_testkit.fake_api import FakeApi
 
 CTRL_C = b"\x03"
@@ -55,11 +61,11 @@ class Terminal:
         """Type some keys."""
         os.write(self._ours, keys)
 
-    def interrupt(self) -> None:
+    def interrupt_question(self) -> None:
         """Press Ctrl-C, as often as a person would until something happens.
 
-        Python looks for signals between its own steps: one that comes just before it begins to wait for a key or a
-        message is seen with the next.
+        Python looks for signals between its own steps: one that comes just before it begins to wait for a key is seen
+        with the next. What waits for a server is woken by each; see `argosy_cli.interrupts`.
         """
         self.type(CTRL_C)
         while self.process.poll() is None and not self._shows_more():
@@ -119,7 +125,7 @@ def end_well(api: FakeApi) -> None:
 def test_who_declines_to_cancel_goes_on_where_the_log_was(terminal: Terminal, api: FakeApi) -> None:
     """A declined question is no interruption: nothing is cancelled, no line comes twice, the exit code is the job's."""
     (job_id,) = api.jobs
-    terminal.interrupt()
+    terminal.type(CTRL_C)
     terminal.await_text(f"cancel job {job_id}? [y/N]:")
     end_well(api)
     terminal.type(b"n\n")
@@ -132,7 +138,7 @@ def test_who_declines_to_cancel_goes_on_where_the_log_was(terminal: Terminal, ap
 def test_who_wants_to_cancel_ends_the_job(terminal: Terminal, api: FakeApi) -> None:
     """The job's events say why it ended."""
     (job_id,) = api.jobs
-    terminal.interrupt()
+    terminal.type(CTRL_C)
     terminal.await_text("[y/N]:")
     terminal.type(b"y\n")
     assert terminal.end() == 130
@@ -144,9 +150,53 @@ def test_who_wants_to_cancel_ends_the_job(terminal: Terminal, api: FakeApi) -> N
 def test_who_interrupts_the_question_leaves_the_job_to_itself(terminal: Terminal, api: FakeApi) -> None:
     """How to come back to it is said."""
     (job_id,) = api.jobs
-    terminal.interrupt()
+    terminal.type(CTRL_C)
     terminal.await_text("[y/N]:")
-    terminal.interrupt()
+    terminal.interrupt_question()
     assert terminal.end() == 130
     assert f"`argosy logs -f {job_id}` follows it" in terminal.text
     assert not api.requests["CancelJobs"]
+
+
+def await_wait(thread_id: int) -> None:
+    """Return once a thread waits for events, as far as the kernel tells, else after a second."""
+    for _ in range(100):
+        with contextlib.suppress(OSError):
+            if "epoll" in Path(f"/proc/self/task/{thread_id}/wchan").read_text():
+                return
+        threading.Event().wait(0.01)
+
+
+def test_signal_that_another_thread_took_ends_a_wait() -> None:
+    """As one does that comes between the last step and the wait: it does not interrupt the wait by itself."""
+    main_thread_id = threading.get_native_id()
+    begins, ends = threading.Event(), threading.Event()
+    presses: list[int] = []
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def press() -> None:
+        begins.wait(WITHIN_S)
+        await_wait(main_thread_id)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        while not presses or not ends.wait(PATIENCE_S):
+            presses.append(threading.get_ident())
+            signal.pthread_kill(presses[-1], signal.SIGINT)
+            if len(presses) > 1:  # so that the test ends
+                loops[0].call_soon_threadsafe(int)
+
+    async def wait() -> None:
+        loops.append(asyncio.get_running_loop())
+        begins.set()
+        await asyncio.Event().wait()
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    presser = threading.Thread(target=press)
+    presser.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_to_end(wait())
+    finally:
+        ends.set()
+        presser.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert len(presses) == 1

@@ -157,7 +157,7 @@ def call(settings: Settings, action: Callable[[ArgosyClient], Awaitable[_Answer]
     Raises:
         ArgosyError: The action failed.
     """
-    import asyncio
+    from argosy_cli.interrupts import run_to_end
 
     address, context = _target(settings)
     opened = _opener(address, context, settings.timeout_s)
@@ -167,7 +167,7 @@ def call(settings: Settings, action: Callable[[ArgosyClient], Awaitable[_Answer]
             return await action(client)
 
     try:
-        return asyncio.run(run())
+        return run_to_end(run())
     except BackendUnavailable as error:
         hindrance = _hindrance(address)
         if not hindrance:

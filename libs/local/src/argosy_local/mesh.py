@@ -21,12 +21,12 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from argosy.channel_credentials import ChannelCredentials
 from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
@@ -79,7 +79,14 @@ class Mesh:
 
     # --- life -----------------------------------------------------------------------------------------------------
 
-    def up(self, plan: MeshPlan, *, timeout_s: float = 120.0, tell: Callable[[str], None] = lambda _: None) -> None:
+    def up(
+        self,
+        plan: MeshPlan,
+        *,
+        options: Mapping[str, Any] | None = None,
+        timeout_s: float = 120.0,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         """Start everything and wait until every cluster is connected; a failed start leaves nothing running.
 
         A mesh that was stopped goes on with its jobs, its log and its database; its simulated clusters begin empty, so
@@ -87,6 +94,7 @@ class Mesh:
 
         Args:
             plan: What to start.
+            options: What the user said of it, kept for who starts it again; see `kept_options`.
             timeout_s: Longest wait for the mesh to be ready.
             tell: Is told what happens.
 
@@ -107,7 +115,7 @@ class Mesh:
             )
         (self.directory / "logs").mkdir(parents=True, exist_ok=True)
         try:
-            self._up(plan, kept, timeout_s, tell)
+            self._up(plan, kept, dict(options or {}), timeout_s=timeout_s, tell=tell)
         except BaseException:
             if kept is not None:
                 self.stop(grace_s=2.0)
@@ -115,7 +123,15 @@ class Mesh:
                 self.down(keep_files=True, grace_s=2.0)
             raise
 
-    def _up(self, plan: MeshPlan, kept: MeshState | None, timeout_s: float, tell: Callable[[str], None]) -> None:
+    def _up(
+        self,
+        plan: MeshPlan,
+        kept: MeshState | None,
+        options: dict[str, Any],
+        *,
+        timeout_s: float,
+        tell: Callable[[str], None],
+    ) -> None:
         log, events = self._make_topics(plan, tell) if kept is None else _topics_of(kept)
         flags = [flag for part in (log, events) if part is not None for flag in part.flags]
         plan = replace(plan, flags={**plan.flags, "server": (*plan.flags.get("server", ()), *flags)})
@@ -133,6 +149,7 @@ class Mesh:
             event_log=log.to_builtins() if log is not None else {},
             events=events.to_builtins() if events is not None else {},
             secrets=str(secrets.folder) if secrets is not None else "",
+            options=options,
             processes=processes,
         )
         tell(f"starting {len(processes)} processes")
@@ -353,6 +370,11 @@ class Mesh:
     def is_kept(self) -> bool:
         """Whether a mesh was stopped here, and its data kept."""
         return self._state is not None and self._state.stopped
+
+    @property
+    def kept_options(self) -> Mapping[str, Any]:
+        """What the user said when the mesh that was stopped here was started; empty if none was."""
+        return self._state.options if self._state is not None and self._state.stopped else {}
 
     @property
     def kept_port(self) -> int:

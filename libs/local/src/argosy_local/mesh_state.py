@@ -67,6 +67,8 @@ class MeshState:
     """The namespace of its job events on a broker, see `MeshEvents`; empty if none are relayed."""
     secrets: str = ""
     """Folder of its keys and tokens, see `argosy_local.security`; empty if it asks nobody who they are."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What `argosy up` was told, by the name of its option: the next one goes on with it."""
     stopped: bool = False
     """It was stopped and its data kept: `argosy up` goes on with it."""
     postgres_restart_count: int = 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 import click
 
+from argosy_cli.interrupts import run_to_end
 from argosy_cli.options import output_options, settings_of
 from argosy_cli.output import ask, print_value
 
@@ -50,7 +50,7 @@ def release_cluster(
         async with cluster:
             return await cluster.release_pods(dry_run=dry_run)
 
-    count = asyncio.run(run())
+    count = run_to_end(run())
     if settings.is_table:
         click.echo(f"{count} pods of {installation} " + ("would be let go" if dry_run else "were let go"))
     else:

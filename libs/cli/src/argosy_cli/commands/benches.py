@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import os
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from argosy_cli.exits import ExitCode
+from argosy_cli.interrupts import run_to_end
 from argosy_cli.options import FiniteRange, Settings, event_log_options, output_options, settings_of
 from argosy_cli.output import Column, amount_text, print_rows, print_value
 
@@ -91,7 +91,7 @@ def mesh(context: click.Context, /, *, as_json: bool, keep: Path | None, combine
     )
     with passing_mesh(keep) as running:
         running.up(parts, timeout_s=300.0, tell=tell)
-        results = asyncio.run(MeshBench(running, plan, tell=tell).run())
+        results = run_to_end(MeshBench(running, plan, tell=tell).run())
     _print(settings, plan, nodes, results)
     return ExitCode.OK
 

@@ -170,6 +170,8 @@ async def _list(
                 behind = await client.list_jobs_page(query, page_size=places[0], page_token=token, **order)
                 token = behind.next_page_token
             return shown, f"{at}.{token}", leaderless
+        if page.next_page_token and len(found) == limit and not is_looked_at:  # the server has seen one more
+            return list(found.values()), f"{at}.{page.next_page_token}", leaderless
         at, token = (at, page.next_page_token) if page.next_page_token else (at + 1, "")
     return list(found.values()), "", leaderless
 

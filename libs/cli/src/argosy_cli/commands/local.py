@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from argosy_cli.exits import ExitCode
 from argosy_cli.options import FiniteRange, Settings, event_log_options, output_options, settings_of
@@ -64,30 +66,27 @@ def up(
     context: click.Context,
     /,
     *,
-    clusters: int,
-    nodes: int,
-    kinds: tuple[str, ...],
-    speed: float,
     port: int | None,
-    **more: Any,  # noqa: ANN401 - the other options
+    **options: Any,  # noqa: ANN401 - the other options
 ) -> None:
     """Start a mesh on this machine, every role a process of its own, and return when it is ready.
 
-    It runs until `argosy down`, and goes on with its jobs when started again. The other commands find its server by
-    themselves.
+    It runs until `argosy down`, and goes on with its jobs when started again, as it was started before but for the
+    options that are given then. The other commands find its server by themselves.
     """
     from argosy_kube.simulated.node_kinds import parse_node_kinds
     from argosy_local.compose import ClusterPlan, MeshPlan
     from argosy_local.mesh import Mesh
 
     settings = settings_of(context)
-    text = ";".join(kind if kind.partition(":")[0].isdecimal() else f"{nodes}:{kind}" for kind in kinds)
+    mesh = Mesh(settings.mesh_directory)
+    more = _as_before(context, options, mesh.kept_options)
+    text = ";".join(kind if kind.partition(":")[0].isdecimal() else f"{more['nodes']}:{kind}" for kind in more["kinds"])
     parse_node_kinds(text)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a start that is stopped leaves nothing
-    mesh = Mesh(settings.mesh_directory)
     plan = MeshPlan(
-        clusters=tuple(ClusterPlan(name=f"c{number}", kinds=text) for number in range(1, clusters + 1)),
-        speed=speed,
+        clusters=tuple(ClusterPlan(name=f"c{number}", kinds=text) for number in range(1, more["clusters"] + 1)),
+        speed=more["speed"],
         supervised=True,
         port=port if port is not None else mesh.kept_port or _DEFAULT_PORT,
         database_url=more["database_url"],
@@ -98,10 +97,34 @@ def up(
         events_url=more["events_url"],
         secure=more["secure"],
     )
-    mesh.up(plan, tell=lambda text: click.echo(f"{text} ...", err=True))
+    mesh.up(plan, options=more, tell=lambda text: click.echo(f"{text} ...", err=True))
     if mesh.secrets is not None:
         _add_context(mesh)
     _tell_ready(settings, mesh, events_url=more["events_url"])
+
+
+def _as_before(context: click.Context, options: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options where those that nobody gave are as a stopped mesh was started with, and say which are."""
+    taken: dict[str, Any] = {}
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if name in kept and context.get_parameter_source(name) == ParameterSource.DEFAULT:
+            value = tuple(kept[name]) if parameter.multiple else kept[name]
+            if value != options[name]:
+                taken[name] = value
+    if taken:
+        named = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+        click.echo(f"as before: {' '.join(_words(named[name], value) for name, value in taken.items())}", err=True)
+    return {**options, **taken}
+
+
+def _words(option: str, value: Any) -> str:  # noqa: ANN401 - an option's value
+    """Return how an option with a value is typed; a URL is not told, for it may hold a password."""
+    if value is True:
+        return option
+    if "://" in str(value):
+        return f"{option} ..."
+    return " ".join(f"{option} {one}" for one in (value if isinstance(value, tuple) else (value,)))
 
 
 def _tell_ready(settings: Settings, mesh: Mesh, *, events_url: str) -> None:

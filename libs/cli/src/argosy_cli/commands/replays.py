@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from argosy_cli.exits import exit_code_of_jobs
+from argosy_cli.interrupts import run_to_end
 from argosy_cli.options import FiniteRange, Settings, common_options, event_log_options, output_options, settings_of
 from argosy_cli.progress import CountsDisplay
 from argosy_cli.reporting import made_by
@@ -248,7 +249,7 @@ def _run(order: _Order, opened: Callable[[], ArgosyClient], mesh: Mesh | None = 
                     losing.cancel()
                 return one
 
-        done = asyncio.run(run())
+        done = run_to_end(run())
     report = build_report(
         done.records,
         order.nodes,
