@@ -142,7 +142,7 @@ class Mesh:
         processes = plan_processes(plan, self.directory)
         self._state = MeshState(
             server=processes[0].address,
-            database_url=plan.database_url or self._embedded().url,
+            database_url=plan.database_url,
             embedded=not plan.database_url,
             cluster_names=[cluster.name for cluster in plan.clusters],
             speed=plan.speed,
@@ -153,10 +153,11 @@ class Mesh:
             processes=processes,
         )
         tell(f"starting {len(processes)} processes")
-        # What does without the database loads its modules while that is made.
+        # What does without the database loads its modules while that, and what knows of it here, is made.
         for entry in processes:
             if not entry.uses_database:
                 self._spawn(entry)
+        self._state.database_url = self._state.database_url or self._embedded().url
         self._write()
         self._start_database(tell)
         for entry in processes:
