@@ -3,7 +3,7 @@
 Python runs handlers of signals between its own steps. A signal that comes after the last step and before the loop
 begins to wait would be handled only when something else wakes the loop, which may be hours later.
 
-Source: Python's documentation of `signal.set_wakeup_fd`.
+Source: design section 9.
 """
 
 from __future__ import annotations
