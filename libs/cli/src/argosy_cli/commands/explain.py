@@ -40,13 +40,14 @@ describe.name = "describe"
 
 def _lines(answer: Explanation) -> list[tuple[str, str]]:
     waits = answer.stage in {"queued", "pending"}
+    has_turn = waits and answer.wait_reason != "no_leader"  # else nobody knows it
     run = told_run(answer.job)
     return [
         ("job", f"{answer.job.id} ({answer.job.queue}/{answer.job.job_set})"),
         ("stage", state_text(answer.stage.replace("_", " "))),
         ("summary", answer.summary),
         ("placed on", f"{run.cluster}/{run.node} (attempt {run.attempt})" if run and not waits else ""),
-        ("before it in its queue", f"{answer.queue_position:,}" if waits else ""),
+        ("before it in its queue", f"{answer.queue_position:,}" if has_turn else ""),
         ("its queue", _standing_text(answer.queue_standing)),
         ("expected to start", _band_text(answer.expected_start)),
         ("waits for", answer.wait_reason.replace("_", " ")),
@@ -56,7 +57,7 @@ def _lines(answer: Explanation) -> list[tuple[str, str]]:
         (
             "flow per weight",
             f"{answer.queue_flow_per_weight:g} (least of all queues with work: {answer.least_flow_per_weight:g})"
-            if waits
+            if has_turn
             else "",
         ),
         ("nodes looked at", f"{answer.examined_node_count:,}" if answer.examined_node_count else ""),
