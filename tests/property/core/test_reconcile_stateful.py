@@ -378,5 +378,5 @@ class ExecutorMachine(RuleBasedStateMachine):
 
 TestReconcile = ExecutorMachine.TestCase
 TestReconcile.settings = settings(
-    max_examples=200, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=120, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -199,7 +199,7 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 PoolMachine.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=35, deadline=None, phases=[Phase.generate]
+    max_examples=15, stateful_step_count=35, deadline=None, phases=[Phase.generate]
 )
 TestPool = PoolMachine.TestCase
 TestPool.__doc__ = "Any order of steps keeps every invariant, and all jobs that fit end once faults stop."

@@ -41,7 +41,7 @@ from argosy_testkit.fair_worlds import UNCAPPED
 from argosy_testkit.simulated_worlds import NO_FAULTS, fails_within, make_world
 
 Patch = pytest.MonkeyPatch
-SEED_COUNT = 20
+SEED_COUNT = 10
 
 
 @pytest.mark.parametrize("first", range(0, SEED_COUNT, 10))

@@ -19,8 +19,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import format_span_id, format_trace_id
 from prometheus_client.parser import text_string_to_metric_families
 from testbed.programs import Program
-from tests.e2e.collector import Collector as Backend
-from tests.e2e.collector import Received
+from .collector import Collector as Backend
+from .collector import Received
 
 from argosy_client import ArgosyClient, JobDraft, Queue
 from argosy_local.compose import ClusterPlan, MeshPlan

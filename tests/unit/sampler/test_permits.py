@@ -175,8 +175,8 @@ async def test_refusals_and_directives_are_told(sampler: Sampler, agent: Agent) 
 async def test_an_agent_that_speaks_faster_than_anybody_needs_waits_and_others_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By a clock that stands, each has a second's worth of messages, twenty here, and the rest wait ever longer."""
-    monkeypatch.setattr(permits, "_MESSAGES_PER_S", 20.0)
+    """By a clock that stands, each message waits a little longer than the one before: a two-hundredth of a second."""
+    monkeypatch.setattr(permits, "_MESSAGES_PER_S", 200.0)
     sampler = Sampler(monotonic=lambda: 0.0)
     async with serve(sampler):
         channels = [open_channel(sampler.server.address, ChannelCredentials()) for _ in range(2)]

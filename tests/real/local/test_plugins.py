@@ -17,7 +17,7 @@ from argosy_testkit.plugins import install_plugins, install_project
 
 pytestmark = pytest.mark.timeout(240)
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "plugins"
 JOB = """\
 queue: science
 jobSet: {job_set}
