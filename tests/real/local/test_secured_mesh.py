@@ -74,7 +74,8 @@ def user(tmp_path: Path) -> Iterator[User]:
 def test_one_command_makes_a_secured_mesh_and_one_leaves_nothing_of_it(user: User) -> None:
     """The first job runs by the same lines as without, and strangers are refused.
 
-    A stopped mesh goes on with its jobs on the same port, as large as it was and secured; only `down --purge` removes it.
+    A stopped mesh goes on with its jobs on the same port, as large as it was and secured; only `down --purge` removes
+    it.
     """
     assert "context 'local'" in user.types("up", "--secure", "--port", "0", "--clusters", "1", "--nodes", "2")
     config = user.home / ".config" / "argosy" / "config.toml"

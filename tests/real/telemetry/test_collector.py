@@ -19,14 +19,15 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import format_span_id, format_trace_id
 from prometheus_client.parser import text_string_to_metric_families
 from testbed.programs import Program
-from .collector import Collector as Backend
-from .collector import Received
 
 from argosy_client import ArgosyClient, JobDraft, Queue
 from argosy_local.compose import ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
 from argosy_local.processes import await_true, free_ports
 from testbed import collector
+
+from .collector import Collector as Backend
+from .collector import Received
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIGURATION = ROOT / "deploy" / "observability" / "otel" / "collector.yml"

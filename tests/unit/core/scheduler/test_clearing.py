@@ -325,7 +325,7 @@ def stopped_runs(world: LeaderWorld) -> list[int]:
     return [handle for _, handle, ordinal in world.sent(SendStops) if member_of(ordinal) == 0]
 
 
-@pytest.mark.parametrize("seed", (1, 2))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_queues_of_gangs_that_all_want_more_come_to_rest_and_evict_nobody_any_more(seed: int) -> None:
     """Whoever came later got room; then nobody evicts anybody in turn, with unlike weights, sizes and half times."""
     counts = contend(seed)
