@@ -5,13 +5,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
 from argosy_core.errors import DeadlineExceeded
 from argosy_store import ApiStore, BoundedFilter, Effects, JobFilter, LabelRequirement
-from argosy_store.replicas.job_filters import WINDOW
+from argosy_store.replicas.job_filters import OPEN_STATES, WINDOW
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends
 
@@ -31,13 +32,14 @@ class Crowd:
         self.queue_id = other.queue_id
         job_set_id = world.api.job_set_ids([(other.queue_id, "few")])[0]
         common = (b'{"labels": {"app": "common"}}',)
-        world.submit_jobs(MANY // 2, metadata=common)
+        before = world.submit_jobs(MANY // 2, metadata=common)
         handles = world.submit_jobs(
             5, queue_id=other.queue_id, job_set_id=job_set_id, metadata=(b'{"labels": {"app": "rare", "x": "1"}}',)
         )
-        world.submit_jobs(MANY // 2, metadata=common)
+        behind = world.submit_jobs(MANY // 2, metadata=common)
         world.leader.apply(world.epoch, Effects(job_updates=make_job_ends(handles, 5)))
         self.handles = handles.tolist()
+        self.others = np.concatenate((before, behind))
 
     @contextmanager
     def reading_at_most(self, count: int) -> Iterator[None]:
@@ -92,18 +94,34 @@ def test_few_jobs_among_many_are_listed_without_looking_at_the_others(crowd: Cro
 
 
 def test_page_looks_at_a_bounded_number_of_jobs_where_no_index_leads_to_them(crowd: Crowd) -> None:
-    """What changes has no index: a page by state may be short, and says where to go on."""
-    api, failed = crowd.world.api, JobFilter(states=frozenset({5}))
-    api.list_jobs(failed)
+    """A page may be short, and says where to go on."""
+    api, rarely = crowd.world.api, JobFilter(labels=rare("NotIn", "common"))
+    api.list_jobs(rarely)
     found: list[int] = []
     after, pages = 0, 0
     while pages == 0 or after:
         with crowd.reading_at_most(8 * WINDOW * 4):
-            page = api.list_jobs(failed, after)
+            page = api.list_jobs(rarely, after)
         found += [job.handle for job in page.jobs]
         after, pages = page.next_handle, pages + 1
     assert found == crowd.handles
-    assert pages == 2
+    assert pages > 1
+
+
+def test_jobs_of_other_states_are_left_out_where_they_stand(crowd: Crowd) -> None:
+    """What changes has no index: rows are looked at once, many at a time, and only those that may be meant are read."""
+    api, leader = crowd.world.api, crowd.world.leader
+    leader.apply(crowd.world.epoch, Effects(job_updates=make_job_ends(crowd.others, 4)))
+    with psycopg.connect(crowd.world.url, autocommit=True) as connection:
+        connection.execute("VACUUM jobs")
+    for states, meant in ((frozenset({5}), crowd.handles), (frozenset({1, 5}), crowd.handles), (OPEN_STATES, [])):
+        chosen = JobFilter(states=states)
+        api.list_jobs(chosen)
+        for newest_first in (False, True):
+            with crowd.reading_at_most(MANY + 1000):
+                page = api.list_jobs(chosen, newest_first=newest_first)
+            assert [job.handle for job in page.jobs] == (meant[::-1] if newest_first else meant)
+            assert page.next_handle == 0
 
 
 def test_first_page_of_many_reads_that_page_only(crowd: Crowd) -> None:

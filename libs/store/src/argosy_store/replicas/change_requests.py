@@ -197,17 +197,19 @@ def _find_open(
     conditions = [*filter_conditions(target.job_filter), jobs.c.state == 0, jobs.c.handle <= target.upper_handle]
     if pool is not None:
         conditions.append(queues.c.pool == pool)
-    for handles in read_windows(connection, open_filter, after_handle=after, size=CHUNK):
-        statement = (
-            sa.select(jobs.c.handle, jobs.c.queue_id, queues.c.pool)
-            .join(queues, queues.c.queue_id == jobs.c.queue_id)
-            .where(*window_conditions(handles), *conditions)
-            .order_by(jobs.c.handle)
-            .limit(size)
-        )
-        found = [(row[0], row[1], row[2]) for row in connection.select(statement)]
-        if found or handles[-1] > target.upper_handle:
-            return found, handles[-1], handles[-1] <= target.upper_handle
+    for window in read_windows(connection, open_filter, after_handle=after, size=CHUNK):
+        found: _Found = []
+        if window.handles:
+            statement = (
+                sa.select(jobs.c.handle, jobs.c.queue_id, queues.c.pool)
+                .join(queues, queues.c.queue_id == jobs.c.queue_id)
+                .where(*window_conditions(window.handles), *conditions)
+                .order_by(jobs.c.handle)
+                .limit(size)
+            )
+            found = [(row[0], row[1], row[2]) for row in connection.select(statement)]
+        if found or window.last_handle > target.upper_handle:
+            return found, window.last_handle, window.last_handle <= target.upper_handle
     return [], after, False
 
 

@@ -1,9 +1,9 @@
 """Which jobs a filter means, and how they are found in steps of bounded size.
 
 What changes in a row of `jobs` has no index, so that updates stay HOT: a filter by state is a look at rows. Rows are
-therefore looked at some thousands at a time, in the order of handles, and whoever asks may stop between two steps.
-Which rows those are comes from an index: by labels (of which each distinct set stands once), by job set, by queue
-through its job sets, or by the primary key.
+therefore looked at some thousands at a time, ever more where most of them are of other states, in the order of handles,
+and whoever asks may stop between two steps. Which rows those are comes from an index: by labels (of which each distinct
+set stands once), by job set, by queue through its job sets, or by the primary key.
 
 Source: design section 4, "States and rows"; section 7, invariant 11.
 """
@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
 import sqlalchemy as sa
@@ -30,6 +31,7 @@ __all__ = [
     "WINDOW",
     "JobFilter",
     "LabelRequirement",
+    "Window",
     "bigint_array",
     "by_index",
     "filter_conditions",
@@ -39,7 +41,9 @@ __all__ = [
 ]
 
 WINDOW: Final = 5000
-"""Most rows of jobs that one statement looks at."""
+"""Most jobs that may be meant which one statement reads."""
+_WIDE_WINDOW: Final = 50_000
+"""Most rows of jobs that one statement looks at to leave out those of other states: about 20 ms."""
 _MAX_KEYS: Final = 1000
 """Most job sets, or distinct sets of labels, that are looked through side by side; more are no narrow choice."""
 _DAY_US: Final = 86_400_000_000
@@ -103,6 +107,39 @@ class JobFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """Jobs that may be meant, between where the last window ended and where this one does."""
+
+    handles: list[int]
+    """Their handles, in order, at most `WINDOW`; may be empty."""
+    last_handle: int
+    """Of the job that was looked at last: what follows it was not."""
+
+
+def _window(handles: list[int]) -> Window:
+    return Window(handles, handles[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What a statement has found."""
+
+    handles: list[int]
+    """Handles of jobs that may be meant, in order."""
+    last_handle: int
+    """Of the row that was looked at last; 0 if there was none."""
+    is_last: bool
+    """Nothing follows."""
+
+    def windows(self) -> Iterator[Window]:
+        """Cut what was found into windows; the last one ends where the rows do."""
+        cuts = [self.handles[first : first + WINDOW] for first in range(0, len(self.handles), WINDOW)]
+        yield from (_window(cut) for cut in cuts[:-1])
+        if self.last_handle:
+            yield Window(cuts[-1] if cuts else [], self.last_handle)
+
+
+@dataclass(frozen=True, slots=True)
 class _Source:
     """An index that leads to the jobs of some keys in the order of their handles."""
 
@@ -129,22 +166,24 @@ def read_windows(
     after_handle: int = 0,
     newest_first: bool = False,
     size: int = WINDOW,
-) -> Iterator[list[int]]:
-    """Yield handles of jobs that may be meant, in order; all that are meant are among them.
+) -> Iterator[Window]:
+    """Yield jobs that may be meant, in order and at most `WINDOW` at a time; all that are meant are among them.
 
     Args:
         connection: Where, inside `by_index`.
-        job_filter: Which jobs are meant; nothing but handles is looked at here, `window_conditions` is for the rest.
+        job_filter: Which jobs are meant. Handles are looked at here, and states as far as a job's row tells them;
+            `window_conditions` is for the rest.
         after_handle: Only those that follow it; 0 for all.
         newest_first: Descending.
-        size: Most handles at a time, not above `WINDOW`.
+        size: Most rows that the first statement looks at; each later one looks at four times as many, at most `WINDOW`,
+            or `_WIDE_WINDOW` where it leaves out other states.
 
-    Complexity: O(size) index entries a step, times the keys that lead to them.
+    Complexity: O(rows looked at) a step, times the keys that lead to them.
     """
     if job_filter.handles:
         chosen = sorted(set(job_filter.handles), reverse=newest_first)
         rest = [h for h in chosen if not after_handle or (h < after_handle if newest_first else h > after_handle)]
-        yield from (rest[first : first + size] for first in range(0, len(rest), size))
+        yield from (_window(rest[first : first + size]) for first in range(0, len(rest), size))
         return
     bounds = _bounds(connection, job_filter)
     sources = _sources(connection, job_filter)
@@ -152,21 +191,22 @@ def read_windows(
     connection.run("SET LOCAL enable_bitmapscan = off")
     if any(not source.keys for source in sources):
         return
-    source: _Source | None = None
-    for source in sources:
-        handles = _read_window(connection, source, bounds, after=after_handle, newest_first=newest_first, size=size)
-        if len(handles) < size:  # that is all of them
-            if handles:
-                yield handles
+    stored = _stored_states(job_filter.states)
+    look = partial(_look, connection, bounds=bounds, stored=stored, newest_first=newest_first)
+    begun: list[_Rows] = []
+    for one in sources:
+        begun.append(look(one, after=after_handle, size=size))
+        if begun[-1].is_last:  # that is all of them
+            yield from begun[-1].windows()
             return
     source = sources[0] if sources else None
+    rows = begun[0] if begun else look(None, after=after_handle, size=size)
     while True:
-        handles = _read_window(connection, source, bounds, after=after_handle, newest_first=newest_first, size=size)
-        if handles:
-            yield handles
-        if len(handles) < size:
+        yield from rows.windows()
+        if rows.is_last:
             return
-        after_handle = handles[-1]
+        size = min(size * 4, _WIDE_WINDOW if stored else WINDOW)
+        rows = look(source, after=rows.last_handle, size=size)
 
 
 def window_conditions(handles: Sequence[int]) -> list[sa.ColumnElement[bool]]:
@@ -212,30 +252,53 @@ def _sources(connection: StoreConnection, job_filter: JobFilter) -> list[_Source
     return [source for source in sources if len(source.keys) <= _MAX_KEYS]
 
 
-def _read_window(
+def _look(
     connection: StoreConnection,
     source: _Source | None,
-    bounds: Sequence[str],
     *,
-    after: int,
+    bounds: Sequence[str],
+    stored: Sequence[int],
     newest_first: bool,
+    after: int,
     size: int,
-) -> list[int]:
-    """Return the next handles that a source leads to, in order."""
-    order, follows = ("DESC", "<") if newest_first else ("ASC", ">")
+) -> _Rows:
+    """Look at the next rows of jobs that a source leads to, in order, and leave out those of other states.
+
+    Args:
+        connection: Where.
+        source: The index; None for the primary key.
+        bounds: Conditions on the handle of a job `j`.
+        stored: Values of the column of the state; none means any.
+        newest_first: Descending.
+        after: Only those that follow this handle; 0 for all.
+        size: Most rows.
+    """
+    order, follows, last = ("DESC", "<", "min") if newest_first else ("ASC", ">", "max")
     conditions = [*bounds, *([f"j.handle {follows} {int(after)}"] if after else [])]
     if source is not None:
         conditions.append(f"j.{source.column} = k.key")
-    handles = (
-        f"SELECT j.handle FROM jobs j WHERE {' AND '.join(conditions) or 'true'} ORDER BY j.handle {order} LIMIT {size}"
+    columns = ("handle", "state") if stored else ("handle",)
+    rows = (
+        f"SELECT {', '.join(f'j.{name}' for name in columns)} FROM jobs j WHERE {' AND '.join(conditions) or 'true'}"
+        f" ORDER BY j.handle {order} LIMIT {size}"
     )
-    if source is None:
-        return [row[0] for row in connection.execute(handles.encode())]
-    statement = (
-        f"SELECT c.handle FROM unnest(%s::{source.kind}[]) AS k (key) CROSS JOIN LATERAL ({handles}) c"
-        f" ORDER BY c.handle {order} LIMIT {size}"
+    if source is not None:
+        rows = (
+            f"SELECT {', '.join(f'c.{name}' for name in columns)} FROM unnest(%s::{source.kind}[]) AS k (key)"
+            f" CROSS JOIN LATERAL ({rows}) c ORDER BY c.handle {order} LIMIT {size}"
+        )
+    meant = f" FILTER (WHERE w.state IN ({', '.join(str(state) for state in stored)}))" if stored else ""
+    statement = f"SELECT array_agg(w.handle){meant}, count(*), {last}(w.handle) FROM ({rows}) w"
+    row = connection.execute(statement.encode(), [source.keys] if source is not None else None).fetchone()
+    assert row is not None
+    return _Rows(
+        handles=sorted(row[0] or (), reverse=newest_first), last_handle=row[2] or 0, is_last=int(row[1]) < size
     )
-    return [row[0] for row in connection.execute(statement.encode(), [source.keys])]
+
+
+def _stored_states(states: frozenset[int]) -> list[int]:
+    """Return the values of the column of the state that jobs in some states have; none for all states."""
+    return sorted({0 if state in OPEN_STATES else int(state) for state in states})
 
 
 def bigint_array(values: Sequence[int]) -> sa.BindParameter[Any]:

@@ -47,6 +47,8 @@ _OLDEST_EVENT: Final = (
     " FROM job_sets WHERE job_set_id = %(set)s"
 )
 _NUMBER_MARGIN: Final = 200_000  # jobs of two of the largest requests
+_LOOKED_AT_FIRST: Final = 10
+"""How many times the jobs of a page the first window looks at, where not every job is meant."""
 _MAX_WINDOWS: Final = 8
 """Most windows that one page looks at: some hundred milliseconds if none of their jobs is meant."""
 
@@ -128,19 +130,20 @@ class JobCalls:
             BackendUnavailable: Postgres cannot be reached.
         """
         conditions = filter_conditions(job_filter)
-        size = WINDOW if job_filter.needs_rows else min(limit, WINDOW)
+        size = min(limit * _LOOKED_AT_FIRST if job_filter.needs_rows else limit, WINDOW)
         found: list[JobRecord] = []
         with self._connections.read() as connection, by_index(connection):
             windows = read_windows(
                 connection, job_filter, after_handle=after_handle, newest_first=newest_first, size=size
             )
-            for number, handles in enumerate(windows, 1):
-                meant = [*window_conditions(handles), *conditions]
-                found += _read_jobs(connection, meant, limit=limit - len(found), newest_first=newest_first)
+            for number, window in enumerate(windows, 1):
+                if window.handles:
+                    meant = [*window_conditions(window.handles), *conditions]
+                    found += _read_jobs(connection, meant, limit=limit - len(found), newest_first=newest_first)
                 if len(found) >= limit:
                     return JobPage(jobs=tuple(found), next_handle=found[-1].handle)
                 if number == _MAX_WINDOWS:
-                    return JobPage(jobs=tuple(found), next_handle=handles[-1])
+                    return JobPage(jobs=tuple(found), next_handle=window.last_handle)
         return JobPage(jobs=tuple(found), next_handle=0)
 
     def count_states(self, job_set_id: int, job_filter: JobFilter | None = None) -> dict[int, int]:
