@@ -338,10 +338,13 @@ async def test_policy_for_resizes_becomes_annotations_and_is_read_back(api: Any)
         "argosy.dev/autoscale-unit": "cpu=500m,memory=64Mi",
         "argosy.dev/autoscale-targets": "load=0.5",
     }
-    ids = await api.submit({"scaling": policy, "client_id": "one"}, {"annotations": notes}, {})
+    port = {"argosy.dev/autoscale-contract-port": "8321"}  # goes with a policy, and is none
+    ids = await api.submit(
+        {"scaling": policy, "client_id": "one"}, {"annotations": notes}, {}, {"scaling": policy, "annotations": port}
+    )
     jobs = (await api.jobs.BatchGetJobs(job_pb2.BatchGetJobsRequest(ids=ids))).jobs
-    assert [job.scaling for job in jobs] == [policy, policy, job_pb2.ScalingPolicy()]
-    assert set(jobs[0].annotations) == set(notes)
+    assert [job.scaling for job in jobs] == [policy, policy, job_pb2.ScalingPolicy(), policy]
+    assert [set(jobs[place].annotations) for place in (0, 3)] == [set(notes), {*notes, *port}]
     assert await api.submit({"scaling": policy, "client_id": "one"}) == ids[:1]
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await api.submit({"client_id": "one"})

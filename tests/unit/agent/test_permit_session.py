@@ -18,7 +18,7 @@ from argosy_agent.app import start
 from argosy_agent.config import AgentConfig
 from argosy_agent.loop import AgentLoop
 from argosy_agent.session import PermitSession
-from argosy_core.autoscale import Agent, Amounts
+from argosy_core.autoscale import Agent, AgentSettings, Amounts
 from argosy_core.autoscale.events import (
     Event,
     Leased,
@@ -175,7 +175,7 @@ def test_what_happens_to_pods_is_told_by_the_clock_of_the_lease(tmp_path: Path) 
     """Two clocks would disagree after the first sleep."""
     agent, size = Agent(), Amounts(1000, 1 << 30)
     scaler = open_scaler(f"simulated:unix:{tmp_path}/none", installation="one", metrics="metrics-api")
-    loop = AgentLoop(agent, scaler, cluster="c", resize_timeout_s=1.0, log=get_logger())
+    loop = AgentLoop(agent, scaler, cluster="c", settings=AgentSettings(resize_timeout_s=1.0), log=get_logger())
     policy = ScalingPolicy(least=size, most=size)
     loop.tell([PodSeen(uid="pod", version=1, policy=policy, desired=size, allocated=size, actual=size, refusal="")])
     (entry,) = agent.story("pod")

@@ -47,6 +47,14 @@ class Scaler(Protocol):
         """
         ...
 
+    def contract_host(self, uid: str) -> str:
+        """Return the address at which a pod itself can be asked what it needs; empty if it has none of its own.
+
+        Args:
+            uid: Uid of the pod.
+        """
+        ...
+
     async def read_usage(self) -> MetricsSeen:
         """Return what the scaled pods use; not a number for those of which nothing is told.
 

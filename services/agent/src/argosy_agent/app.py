@@ -50,13 +50,7 @@ async def start(life: Lifecycle, config: AgentConfig) -> None:
     server = GrpcServer(config.grpc)
     await open_ports(life, server, metrics_listen=config.metrics_listen, grace_s=0.0)
     life.on_close(scaler.close)
-    loop = AgentLoop(
-        Agent(config.scaling),
-        scaler,
-        cluster=config.cluster,
-        resize_timeout_s=config.scaling.resize_timeout_s,
-        log=log,
-    )
+    loop = AgentLoop(Agent(config.scaling), scaler, cluster=config.cluster, settings=config.scaling, log=log)
 
     async def serve() -> None:
         await loop.listed.wait()

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Final, Protocol
 
-from argosy_core.autoscale import Agent, next_actions
-from argosy_core.autoscale.events import Event, PermitRequest, Resize, StoryEntry
+from argosy_agent.contract import PodContracts
+from argosy_core.autoscale import Agent, AgentSettings, next_actions
+from argosy_core.autoscale.events import ContractQuestion, Event, PermitRequest, Resize, StoryEntry
 from argosy_core.errors import BackendUnavailable
 from argosy_kube.scaler_port import Scaler
 from argosy_runtime.channel import Backoff
@@ -40,16 +41,17 @@ class AgentLoop:
         agent: The machine.
         scaler: The cluster.
         cluster: Its name, for metrics.
-        resize_timeout_s: How long a resize may take, seconds.
+        settings: How long a resize, and a pod's answer, may take.
         log: Where stories are told.
     """
 
-    def __init__(self, agent: Agent, scaler: Scaler, *, cluster: str, resize_timeout_s: float, log: Logger) -> None:
+    def __init__(self, agent: Agent, scaler: Scaler, *, cluster: str, settings: AgentSettings, log: Logger) -> None:
         """Have heard of nothing."""
         self._agent = agent
         self._scaler = scaler
         self._cluster = cluster
-        self._resize_timeout_s = resize_timeout_s
+        self._settings = settings
+        self._contracts = PodContracts(scaler.contract_host, settings.contract_timeout_s)
         self._log = log
         self._news = asyncio.Event()
         self.listed = asyncio.Event()
@@ -68,13 +70,15 @@ class AgentLoop:
         Args:
             requests: Where requests go.
         """
-        async with asyncio.TaskGroup() as resizes:
+        async with asyncio.TaskGroup() as calls:
             while True:
                 self._news.clear()
                 actions = next_actions(self._agent, elapsed_s())
                 requests.send(actions.requests)
                 for resize in actions.resizes:  # one for a pod at most, so their number is bounded
-                    resizes.create_task(self._resize(resize), name="resize")
+                    calls.create_task(self._resize(resize), name="resize")
+                for question in actions.questions:  # likewise
+                    calls.create_task(self._ask(question), name="contract")
                 for entry in actions.reports:
                     self._report(entry)
                 METRICS.autoscaled_pods.labels(self._cluster).set(len(self._agent.pods))
@@ -85,9 +89,12 @@ class AgentLoop:
                 await asyncio.sleep(_GATHER_S)
 
     async def _resize(self, resize: Resize) -> None:
-        ended = await self._scaler.resize(resize, self._resize_timeout_s)
+        ended = await self._scaler.resize(resize, self._settings.resize_timeout_s)
         METRICS.pod_resizes.labels(self._cluster, ended.outcome).inc()
         self.tell([ended])
+
+    async def _ask(self, question: ContractQuestion) -> None:
+        self.tell([await self._contracts.ask(question)])
 
     def _report(self, entry: StoryEntry) -> None:
         self._log.info(

@@ -6,7 +6,7 @@ from argosy_core.autoscale import Amounts
 from argosy_core.autoscale.events import ScalingPolicy
 from argosy_core.autoscale.policies import read_policy
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.reading.scaling import BUNDLE_ANNOTATION, TARGETS_ANNOTATION
+from argosy_core.job.reading.scaling import BUNDLE_ANNOTATION, CONTRACT_PORT_ANNOTATION, TARGETS_ANNOTATION
 
 BOUNDS = {"argosy.dev/autoscale-min": "cpu=250m,memory=1Gi", "argosy.dev/autoscale-max": "cpu=4,memory=16Gi"}
 LEAST, MOST = Amounts(250, 1 << 30), Amounts(4000, 16 << 30)
@@ -15,8 +15,10 @@ LEAST, MOST = Amounts(250, 1 << 30), Amounts(4000, 16 << 30)
 def test_a_policy_is_what_the_annotations_say() -> None:
     """What is not said is as by default; without bounds, or switched off, there is none."""
     assert read_policy(BOUNDS) == ScalingPolicy(least=LEAST, most=MOST)
-    told = {TARGETS_ANNOTATION: "load=0.5, working-set=1", BUNDLE_ANNOTATION: "true"}
-    wanted = ScalingPolicy(least=LEAST, most=MOST, load_ratio=0.5, working_set_ratio=1.0, is_bundle=True)
+    told = {TARGETS_ANNOTATION: "load=0.5, working-set=1", BUNDLE_ANNOTATION: "true", CONTRACT_PORT_ANNOTATION: "8321"}
+    wanted = ScalingPolicy(
+        least=LEAST, most=MOST, load_ratio=0.5, working_set_ratio=1.0, is_bundle=True, contract_port=8321
+    )
     assert read_policy(BOUNDS | told) == wanted
     assert read_policy({}) is None
     assert read_policy(BOUNDS | {"argosy.dev/autoscale": "off"}) is None
@@ -31,6 +33,9 @@ def test_a_policy_is_what_the_annotations_say() -> None:
         (TARGETS_ANNOTATION, "load=0", "above 0 and at most 1"),
         (TARGETS_ANNOTATION, "memory=nan", "above 0 and at most 1"),
         (BUNDLE_ANNOTATION, "yes", "write false or true"),
+        (CONTRACT_PORT_ANNOTATION, "http", "write a port"),
+        (CONTRACT_PORT_ANNOTATION, "65536", "write a port"),
+        (CONTRACT_PORT_ANNOTATION, "-1", "write a port"),
         ("argosy.dev/autoscale-min", "cpu=0,memory=1Gi", "some of each"),
     ],
 )

@@ -34,6 +34,7 @@ def test_annotations_that_say_nothing_or_cannot_be_read_are_no_rules() -> None:
     """Jobs are shown without them then."""
     assert read_rules({"other": "x"}) is None
     assert read_rules({"argosy.dev/autoscale-min": "cpu=1"}) is None
+    assert read_rules({"argosy.dev/autoscale-contract-port": "8321"}) is None
 
 
 def pod(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:

@@ -26,7 +26,14 @@ from argosy_core.reconcile.rendering import INSTALLATION_LABEL
 from argosy_kube.kubernetes.api.credentials import CredentialSource
 from argosy_kube.kubernetes.scaling.cgroups import NodeCgroups
 from argosy_kube.kubernetes.scaling.scaler import MetricsSource, PodScaler
-from argosy_kube.kubernetes.scaling.sizes import SCALED_POD, ScaledPod, out_of_memory_count, read_size, resize_patch
+from argosy_kube.kubernetes.scaling.sizes import (
+    SCALED_POD,
+    ScaledPod,
+    contract_host,
+    out_of_memory_count,
+    read_size,
+    resize_patch,
+)
 from argosy_kube.opening import open_scaler
 from argosy_kube.scaler_port import PodEvent
 from argosy_testkit.fake_kube_api.faults import ApiFault
@@ -150,6 +157,30 @@ def test_a_pod_that_cannot_be_resized_in_place_is_refused_with_the_reason(docume
     assert why in read_size(document, POLICY).refusal
 
 
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("10.1.2.3", "10.1.2.3"),
+        ("100.64.0.9", "100.64.0.9"),
+        ("fd00::7", "fd00::7"),
+        ("127.0.0.1", ""),
+        ("::1", ""),
+        ("::ffff:127.0.0.1", ""),
+        ("169.254.169.254", ""),
+        ("fe80::1", ""),
+        ("224.0.0.1", ""),
+        ("0.0.0.0", ""),
+        ("metadata.internal", ""),
+        ("", ""),
+    ],
+)
+def test_a_pod_is_asked_at_its_own_address_and_nothing_else_is(address: str, host: str) -> None:
+    """What listens on this machine, on the link or on the pod's node is not the pod."""
+    document = pod(container("a", "1", "1Gi"), status={"podIP": address})
+    assert contract_host(document) == host
+    assert contract_host(pod(container("a", "1", "1Gi"), status={"podIP": address}, hostNetwork=True)) == ""
+
+
 def test_restarts_count_as_out_of_memory_only_if_that_was_why() -> None:
     """By the last end of each container."""
     ends = [("a", 2, "OOMKilled"), ("b", 3, "Error")]
@@ -216,6 +247,20 @@ async def test_a_pod_grows_by_a_resize_that_its_node_confirms(followed: Followed
     ended = await followed.scaler.resize(resize, 5.0)
     assert (ended.outcome, ended.version > seen.version) == (ResizeOutcome.ACCEPTED, True)
     await followed.until(PodSeen, uid=uid, desired=grown, allocated=grown, actual=grown)
+
+
+async def test_the_address_of_a_pod_is_the_one_that_the_cluster_has_for_it(followed: Followed) -> None:
+    """Of a pod that nobody knows, or that has none yet, there is none."""
+    uid = followed.make("a")
+    await followed.until(PodSeen, uid=uid)
+    assert followed.scaler.contract_host(uid) == followed.scaler.contract_host("other") == ""
+    store = followed.lab.api.store
+    (made,) = [one for one in store.all("pods") if one["metadata"]["uid"] == uid]
+    store.replace("pods", {**made, "status": {**made["status"], "podIP": "10.1.2.3"}})
+    while not followed.scaler.contract_host(uid):
+        followed.heard.clear()
+        await followed.until(PodSeen)
+    assert followed.scaler.contract_host(uid) == "10.1.2.3"
 
 
 async def test_a_resize_for_an_older_version_is_a_conflict_and_does_nothing(followed: Followed) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from argosy_core.autoscale.amounts import NOTHING
 from argosy_core.autoscale.events import (
     Actions,
+    ContractAnswered,
     Directed,
     Event,
     Leased,
@@ -93,7 +94,9 @@ class Agent:
         else:
             self._take_of_pod(event)
 
-    def _take_of_pod(self, event: OutOfMemory | PermitsTold | Leased | Refused | Directed | ResizeEnded) -> None:
+    def _take_of_pod(
+        self, event: OutOfMemory | PermitsTold | Leased | Refused | Directed | ResizeEnded | ContractAnswered
+    ) -> None:
         if isinstance(event, PermitsTold | Leased | Refused | Directed) and event.session != self._session:
             return
         if isinstance(event, PermitsTold):
@@ -101,12 +104,18 @@ class Agent:
                 self._permit(permit)
         elif isinstance(event, Leased):
             self._lease(event.until_s)
-        elif (pod := self._pods.get(event.uid)) is None:
-            return
-        elif isinstance(event, Refused):
+        elif (pod := self._pods.get(event.uid)) is not None:
+            self._take_of_one(pod, event)
+
+    def _take_of_one(
+        self, pod: PodScaling, event: OutOfMemory | Refused | Directed | ResizeEnded | ContractAnswered
+    ) -> None:
+        if isinstance(event, Refused):
             self._tell(event.uid, pod.take_refusal(event, self._now_s))
         elif isinstance(event, ResizeEnded):
             self._tell(event.uid, pod.end_resize(event, self._now_s))
+        elif isinstance(event, ContractAnswered):
+            self._tell(event.uid, pod.take_answer(event, self._now_s))
         elif isinstance(event, OutOfMemory):
             self._raise_floor(pod)
         elif pod.directive is not event.directive:
@@ -208,11 +217,15 @@ class Agent:
             pod.lease_s = max(pod.lease_s, self._lease_s)
 
     def _tell(self, uid: str, what: str) -> None:
-        """Look at a pod with the next actions; add to its story, unless nothing is worth it."""
+        """Look at a pod with the next actions, and add to its story."""
         self._touched[uid] = None
+        self._record(self._pods[uid], what)
+
+    def _record(self, pod: PodScaling, what: str) -> None:
+        """Add to a pod's story, unless nothing is worth it."""
         if not what:
             return
-        pod = self._pods[uid]
+        uid = pod.seen.uid
         entry = StoryEntry(
             uid=uid,
             at_s=self._now_s,
@@ -235,25 +248,35 @@ class Agent:
                 del self._wake_of[uid]
                 self._touched[uid] = None
         touched, self._touched = self._touched, {}
-        requests, resizes = [], []
+        requests, resizes, questions = [], [], []
         for uid in touched:
             pod = self._pods[uid]
             if pod.floor_until_s is not None and now_s >= pod.floor_until_s:
                 pod.floor_until_s = None
                 self._goals.drop_floor(uid)
             self._renew(pod)
+            self._record(pod, pod.hear(now_s))
             resize = pod.next_resize(now_s)
             if resize is not None:
                 resizes.append(resize)
             request = pod.next_request(now_s) if self._session is not None else None
             if request is not None:
                 requests.append(request)
+            question = pod.next_question(now_s)
+            if question is not None:
+                questions.append(question)
             self._wake(uid, pod.wake_s(now_s))
         reports, self._told = tuple(self._told), []
         while self._wakes and self._wake_of.get(self._wakes[0][1]) != self._wakes[0][0]:
             heapq.heappop(self._wakes)
         wake_at_s = self._wakes[0][0] if self._wakes else float("inf")
-        return Actions(requests=tuple(requests), resizes=tuple(resizes), reports=reports, wake_at_s=wake_at_s)
+        return Actions(
+            requests=tuple(requests),
+            resizes=tuple(resizes),
+            questions=tuple(questions),
+            reports=reports,
+            wake_at_s=wake_at_s,
+        )
 
     def _wake(self, uid: str, at_s: float) -> None:
         """Look at a pod at a time, instead of at the time that was set before."""

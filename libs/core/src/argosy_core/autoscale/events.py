@@ -15,6 +15,8 @@ from argosy_core.autoscale.amounts import Amounts
 
 __all__ = [
     "Actions",
+    "ContractAnswered",
+    "ContractQuestion",
     "Directed",
     "Directive",
     "Event",
@@ -58,6 +60,8 @@ class ScalingPolicy:
     """False: the pod keeps the size that it has."""
     is_bundle: bool = False
     """Permits are the same number of units of every resource, instead of as much of each as there is."""
+    contract_port: int = 0
+    """Port on which the pod says the least that it needs; 0: nobody asks it."""
 
     def __post_init__(self) -> None:
         """Refuse a policy that no size satisfies.
@@ -251,6 +255,18 @@ class ResizeEnded:
     """What the API server said."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContractAnswered:
+    """A pod has said the least that it needs, or nothing that can be used."""
+
+    uid: str
+    """Uid of the pod."""
+    number: int
+    """Number of the question; only the last one's answer counts."""
+    needs: Amounts | None = None
+    """What it needs; None if it did not answer in time, or not as the contract says."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionUp:
     """A session with the sampler stands; all pods are to be announced in it."""
@@ -274,6 +290,7 @@ Event = (
     | Refused
     | Directed
     | ResizeEnded
+    | ContractAnswered
     | SessionUp
     | SessionDown
 )
@@ -314,6 +331,22 @@ class Resize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContractQuestion:
+    """Ask a pod, on the port that its policy names, what it needs."""
+
+    uid: str
+    """Uid of the pod."""
+    number: int
+    """Number of the question, growing per pod."""
+    port: int
+    """Where it listens."""
+    size: Amounts
+    """What it runs with."""
+    proposed: Amounts
+    """What it should have by what it uses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoryEntry:
     """One thing that happened to a pod's size, and how things stood then."""
 
@@ -343,6 +376,8 @@ class Actions:
     """To the sampler, in one message."""
     resizes: tuple[Resize, ...] = ()
     """To the API server, one for a pod at most."""
+    questions: tuple[ContractQuestion, ...] = ()
+    """To pods themselves, one for a pod at most."""
     reports: tuple[StoryEntry, ...] = ()
     """What happened since the last actions, for logs, events and histories."""
     wake_at_s: float = field(default=float("inf"))

@@ -15,10 +15,13 @@ Source: design section 5, "Resize"; 001 "Deep dive into resource management"; do
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from argosy_core.autoscale.amounts import NOTHING, Amounts
+from argosy_core.autoscale.contract import Contract
 from argosy_core.autoscale.events import (
+    ContractAnswered,
+    ContractQuestion,
     Directive,
     Pending,
     Permit,
@@ -29,45 +32,9 @@ from argosy_core.autoscale.events import (
     ResizeEnded,
     ResizeOutcome,
 )
+from argosy_core.autoscale.settings import AgentSettings
 
 __all__ = ["AgentSettings", "PodScaling"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSettings:
-    """How patient an agent is; all in seconds but the last."""
-
-    request_timeout_s: float = 10.0
-    """When a request without an answer is repeated."""
-    refused_retry_s: float = 15.0
-    """When a refused request is tried again, unless the refusal says."""
-    resize_timeout_s: float = 2.0
-    """Longest time from a resize to its end at the API server: what was not done by then is not done. The sampler's
-    margin behind the end of a lease must be longer."""
-    resize_retry_s: float = 5.0
-    """When a resize that did not come to pass is tried again."""
-    confirm_timeout_s: float = 60.0
-    """When a node that has not taken a size up may be asked for another."""
-    deferred_timeout_s: float = 30.0
-    """How long a node may say that it has no room now, before the size is taken back and its booking released."""
-    hold_s: float = 60.0
-    """For how long a pod does not grow after its node refused to, or another actor resized it."""
-    metrics_timeout_s: float = 60.0
-    """Longest time that one sample of metrics speaks for."""
-    out_of_memory_hold_s: float = 86_400.0
-    """For how long a pod that ran out of memory keeps at least what it then got."""
-    max_units: int = 64
-    """Largest size of any pod, compute units; larger bounds of a policy count as this."""
-
-    def __post_init__(self) -> None:
-        """Refuse times that are none.
-
-        Raises:
-            ValueError: A value is not above 0.
-        """
-        for name in self.__slots__:
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,6 +93,10 @@ class PodScaling:
     """Not to grow before, seconds."""
     floor_until_s: float | None = None
     """Until when the floor of a pod that ran out of memory holds, seconds."""
+    contract: Contract = field(default_factory=Contract)
+    """What it says itself, if its policy names a port."""
+    contract_units: int = 0
+    """Least that it should have because it says so, compute units."""
 
     @property
     def held(self) -> Amounts:
@@ -136,13 +107,20 @@ class PodScaling:
     @property
     def goal(self) -> Amounts:
         """What it should have, whatever is permitted."""
-        return self.seen.desired if self.unit is None else self.seen.policy.size(self.goal_units, self.unit)
+        if self.unit is None:
+            return self.seen.desired
+        return self.seen.policy.size(max(self.goal_units, self.contract_units), self.unit)
 
     @property
     def is_fixed(self) -> bool:
         """Return whether it keeps the size that it has, whatever it should have."""
         is_left_alone = self.directive in {Directive.MIGRATE, Directive.STOP}
         return bool(self.seen.refusal) or not self.seen.policy.is_on or is_left_alone
+
+    @property
+    def has_contract(self) -> bool:
+        """Return whether the pod is asked what it needs."""
+        return self.seen.policy.contract_port > 0 and not self.is_fixed
 
     def is_confirmed(self) -> bool:
         """Return whether the containers run with what is desired."""
@@ -233,6 +211,22 @@ class PodScaling:
         self.is_waiting = self.is_announced = self.is_leased = False
         self.ask_from_s, self.directive = 0.0, Directive.NONE
 
+    def take_answer(self, answered: ContractAnswered, now_s: float) -> str:
+        """Take in what the pod says of itself."""
+        return self.contract.answer(answered.number, answered.needs, self.settings, now_s)
+
+    def hear(self, now_s: float) -> str:
+        """Let what the pod said count, as far and as long as it does."""
+        units, silent = 0, self.contract.give_up(self.settings, now_s)
+        if self.unit is not None and self.has_contract:
+            proposed = self.seen.policy.size(self.goal_units, self.unit)
+            floor = self.contract.floor(proposed, self.seen.policy.most, self.settings, now_s)
+            units = min(floor.units(self.unit), self.settings.max_units)
+        before, self.contract_units = self.contract_units, units
+        if units == before:
+            return silent
+        return f"says that it needs {units} units" if units else "is sized by its use again, not by what it says"
+
     # --- what is next ---------------------------------------------------------------------------------------------
 
     def next_resize(self, now_s: float) -> Resize | None:
@@ -268,7 +262,26 @@ class PodScaling:
         # A limit below what is used would end the container.
         used_units = -(-self.used_bytes // self.unit.memory_bytes)
         used_bytes = min(used_units * self.unit.memory_bytes, seen.desired.memory_bytes)
-        return Amounts(size.cpu_millicores, max(size.memory_bytes, used_bytes))
+        size = Amounts(size.cpu_millicores, max(size.memory_bytes, used_bytes))
+        if self.has_contract and not seen.desired.fits(size) and not self.contract.agrees(size, now_s):
+            size = size.join(seen.desired.meet(self.permit or seen.desired))  # it is asked first
+        return size
+
+    def next_question(self, now_s: float) -> ContractQuestion | None:
+        """Return a question to put to the pod now; it counts as put from then on."""
+        if self.unit is None or not self.has_contract:
+            return None
+        proposed = self.seen.policy.size(self.goal_units, self.unit)
+        is_to_shrink = not self.seen.desired.fits(proposed)
+        if not self.contract.is_due(proposed, self.settings, now_s, is_to_shrink=is_to_shrink):
+            return None
+        return ContractQuestion(
+            uid=self.seen.uid,
+            number=self.contract.ask(proposed, now_s),
+            port=self.seen.policy.contract_port,
+            size=self.seen.actual,
+            proposed=proposed,
+        )
 
     def _is_stuck(self, now_s: float) -> bool:
         """Return whether the node has refused what is desired for long enough to take it back."""
@@ -332,6 +345,8 @@ class PodScaling:
             times.append(self.deferred_s + self.settings.deferred_timeout_s)
         if self.floor_until_s is not None:
             times.append(self.floor_until_s)
+        if self.unit is not None and self.has_contract:
+            times += self.contract.wakes_s(self.settings)
         return min((one for one in times if one > now_s), default=float("inf"))
 
 

@@ -25,4 +25,10 @@ def read_policy(annotations: Mapping[str, str]) -> ScalingPolicy | None:
     if scaling is None:
         return None
     least, most = Amounts(*scaling.least), Amounts(*scaling.most)
-    return ScalingPolicy(least=least, most=most, is_bundle=scaling.is_bundle, **asdict(scaling.targets))
+    return ScalingPolicy(
+        least=least,
+        most=most,
+        is_bundle=scaling.is_bundle,
+        contract_port=scaling.contract_port,
+        **asdict(scaling.targets),
+    )

@@ -102,6 +102,10 @@ class SimulatedScaler:
             reason = str(error)
         return ResizeEnded(uid=resize.uid, number=resize.number, outcome=outcome, version=version, reason=reason)
 
+    def contract_host(self, uid: str) -> str:  # noqa: ARG002 - simulated pods listen nowhere
+        """See Scaler."""
+        return ""
+
     async def read_usage(self) -> MetricsSeen:
         """See Scaler."""
         uids = tuple(self._known)

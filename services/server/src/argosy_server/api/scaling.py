@@ -11,7 +11,7 @@ from typing import Any
 from argosy.api.v1 import job_pb2
 from argosy_core.errors import FieldViolation
 from argosy_core.job.reading.classes import SchedulingClass
-from argosy_core.job.reading.scaling import SCALED, SCALING_ANNOTATIONS
+from argosy_core.job.reading.scaling import RULE_ANNOTATIONS, SCALED, SCALING_ANNOTATIONS
 from argosy_core.job.reading.scaling_rules import ScalingRules
 from argosy_core.job.reading.scaling_texts import annotations_of, read_rules, scaling_rules_fault, spec_scaling_fault
 from argosy_server.api.submits.specs import ReadSpec
@@ -42,7 +42,7 @@ def with_scaling(item: Any, number: int) -> tuple[dict[str, str], list[FieldViol
         )
     )
     fault = scaling_rules_fault(rules)
-    said = {key: text for key, text in given.items() if key in SCALING_ANNOTATIONS}
+    said = {key: text for key, text in given.items() if key in RULE_ANNOTATIONS}
     if said and not fault and read_rules(said) != read_rules(rules):
         fault = f"says another thing than the annotation {min(said)}; leave one of them out"
     if not fault:

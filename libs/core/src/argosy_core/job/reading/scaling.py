@@ -9,6 +9,7 @@
     argosy.dev/autoscale-bundle: "true"    # permits are equal units of both resources, or none
     argosy.dev/autoscale-movable: "true"   # its run may be ended to make room for others
     argosy.dev/autoscale: "off"            # the pod keeps its size
+    argosy.dev/autoscale-contract-port: "8321"   # where the pod says the least that it needs
     argosy.dev/queue: team-a               # whose growth its own is; written by the executor
     argosy.dev/autoscale-permit: by=...    # what it may have at most; written by the sampler
 
@@ -28,11 +29,13 @@ from argosy_core.resources import CPU, MEMORY, parse_quantity
 
 __all__ = [
     "BUNDLE_ANNOTATION",
+    "CONTRACT_PORT_ANNOTATION",
     "MAXIMUM_ANNOTATION",
     "MINIMUM_ANNOTATION",
     "MOVABLE_ANNOTATION",
     "PERMIT_ANNOTATION",
     "QUEUE_ANNOTATION",
+    "RULE_ANNOTATIONS",
     "SCALED",
     "SCALING_ANNOTATIONS",
     "SWITCH_ANNOTATION",
@@ -63,17 +66,22 @@ BUNDLE_ANNOTATION: Final = "argosy.dev/autoscale-bundle"
 """`true` if a permit of unequal units is worth nothing."""
 MOVABLE_ANNOTATION: Final = "argosy.dev/autoscale-movable"
 """`true` if its run may be ended to make room for others."""
+CONTRACT_PORT_ANNOTATION: Final = "argosy.dev/autoscale-contract-port"
+"""Port on which the pod itself says the least that it needs; without it nobody asks."""
 QUEUE_ANNOTATION: Final = "argosy.dev/queue"
 """Name of the queue that its growth is shared by."""
 PERMIT_ANNOTATION: Final = "argosy.dev/autoscale-permit"
 """What the pod may have at most, as a sampler has noted it (`argosy_core.ledger.permit_notes`)."""
-SCALING_ANNOTATIONS: Final = frozenset(
+RULE_ANNOTATIONS: Final = frozenset(
     {
         SWITCH_ANNOTATION, MINIMUM_ANNOTATION, MAXIMUM_ANNOTATION, UNIT_ANNOTATION, TARGETS_ANNOTATION,
         BUNDLE_ANNOTATION, MOVABLE_ANNOTATION,
     }
 )  # fmt: skip
+"""The annotations that say what a scaling policy of a job document says, too."""
+SCALING_ANNOTATIONS: Final = RULE_ANNOTATIONS | {CONTRACT_PORT_ANNOTATION}
 """The annotations that users write."""
+_MOST_PORT: Final = 65_535
 _TARGETS: Final = {"load": "load_ratio", "memory": "memory_ratio", "working-set": "working_set_ratio"}
 
 
@@ -119,6 +127,8 @@ class Scaling:
     """Permits are equal units of every resource, or none."""
     targets: Targets = Targets()
     """How full it should be."""
+    contract_port: int = 0
+    """Port on which it says what it needs; 0 if nobody is to ask."""
     note: PodNote = PodNote()
     """What a sampler has noted that it may have at most."""
 
@@ -144,6 +154,7 @@ def read_scaling(annotations: Mapping[str, str]) -> Scaling | None:
     is_movable = not _read_word(annotations, MOVABLE_ANNOTATION, ("false", "true"))
     is_bundle = not _read_word(annotations, BUNDLE_ANNOTATION, ("false", "true"))
     targets = read_targets(annotations.get(TARGETS_ANNOTATION, ""))
+    contract_port = _read_port(annotations.get(CONTRACT_PORT_ANNOTATION, "0"))
     unit, *bounds = (
         read_amounts(name, annotations[name]) if name in annotations else ()
         for name in (UNIT_ANNOTATION, MINIMUM_ANNOTATION, MAXIMUM_ANNOTATION)
@@ -167,6 +178,7 @@ def read_scaling(annotations: Mapping[str, str]) -> Scaling | None:
             is_movable=is_movable,
             is_bundle=is_bundle,
             targets=targets,
+            contract_port=contract_port,
         )
     except ValueError as cause:
         raise InvalidRequest(f"{MINIMUM_ANNOTATION} is above {MAXIMUM_ANNOTATION}") from cause
@@ -187,6 +199,13 @@ def _read_word(annotations: Mapping[str, str], name: str, words: tuple[str, str]
     if text not in words:
         raise InvalidRequest(f"{name} is {text[:40]!r}; write {' or '.join(words)}")
     return text == words[0]
+
+
+def _read_port(text: str) -> int:
+    """Return a port, 0 for none."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(_MOST_PORT)) or int(text) > _MOST_PORT:
+        raise InvalidRequest(f"{CONTRACT_PORT_ANNOTATION} is {text[:40]!r}; write a port, 1 to {_MOST_PORT}")
+    return int(text)
 
 
 def read_targets(text: str, defaults: Targets | None = None) -> Targets:

@@ -18,6 +18,7 @@ from argosy_core.job.reading.scaling import (
     MAXIMUM_ANNOTATION,
     MINIMUM_ANNOTATION,
     MOVABLE_ANNOTATION,
+    RULE_ANNOTATIONS,
     SCALED,
     SCALING_ANNOTATIONS,
     SWITCH_ANNOTATION,
@@ -55,7 +56,7 @@ def annotations_of(rules: ScalingRules) -> dict[str, str]:
 
 def read_rules(annotations: Mapping[str, str]) -> ScalingRules | None:
     """Return what annotations say; None if they say nothing of it, or what cannot be read."""
-    if annotations.keys().isdisjoint(SCALING_ANNOTATIONS) or scaling_rules_fault(annotations):
+    if annotations.keys().isdisjoint(RULE_ANNOTATIONS) or scaling_rules_fault(annotations):
         return None
     return ScalingRules(
         least=_quantities(annotations.get(MINIMUM_ANNOTATION, "")),

@@ -39,6 +39,7 @@ from argosy_kube.kubernetes.scaling.sizes import (
     SCALED_POD,
     WATCH_OF_SCALED_PODS,
     ScaledPod,
+    contract_host,
     out_of_memory_count,
     read_size,
     resize_patch,
@@ -216,6 +217,11 @@ class PodScaler:
             outcome = ResizeOutcome.UNKNOWN if failure.may_pass else ResizeOutcome.REFUSED
             return _ended(resize, outcome, reason=failure.message)
         return _ended(resize, ResizeOutcome.ACCEPTED, version=version)
+
+    def contract_host(self, uid: str) -> str:
+        """See Scaler."""
+        pod = self._known.get(uid)
+        return "" if pod is None else contract_host(pod)
 
     async def read_usage(self) -> MetricsSeen:
         """See Scaler."""

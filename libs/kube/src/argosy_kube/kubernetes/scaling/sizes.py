@@ -10,6 +10,7 @@ Source: design section 5, "Resize"; docs/autoscale.md "Resizes".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 from typing import Any, Final
 
 import msgspec
@@ -38,6 +39,7 @@ __all__ = [
     "SCALED_POD",
     "WATCH_OF_SCALED_PODS",
     "ScaledPod",
+    "contract_host",
     "out_of_memory_count",
     "read_size",
     "resize_patch",
@@ -64,6 +66,7 @@ class _ScaledSpec(PodSpec):
     """Spec with such containers."""
 
     containers: list[_ScaledContainer] | None = None  # type: ignore[assignment]  # lists of documents are only read
+    host_network: bool | None = None
 
 
 class _LastState(msgspec.Struct, rename="camel", gc=False):
@@ -83,6 +86,7 @@ class _ScaledStatus(PodStatus):
     """Status with such containers."""
 
     container_statuses: list[_ScaledContainerStatus] | None = None  # type: ignore[assignment]  # as above
+    pod_ip: str | None = msgspec.field(default=None, name="podIP")
 
 
 class ScaledPod(PodDocument):
@@ -121,6 +125,23 @@ def read_size(pod: ScaledPod, policy: ScalingPolicy) -> PodSeen:
         pending=_pending(pod.status.conditions or ()),
         refusal=_refusal(pod),
     )
+
+
+def contract_host(pod: ScaledPod) -> str:
+    """Return the address at which a pod, and nothing else, can be asked what it needs; empty if there is none.
+
+    A pod in its node's network has the node's address, where other things listen; and addresses that are of this
+    machine, of the link (as cloud metadata) or of many are no pod's.
+    """
+    if pod.spec.host_network:
+        return ""
+    try:
+        address = ip_address(pod.status.pod_ip or "")
+    except ValueError:
+        return ""
+    plain = getattr(address, "ipv4_mapped", None) or address
+    is_other = plain.is_loopback or plain.is_link_local or plain.is_multicast or plain.is_unspecified
+    return "" if is_other else str(address)
 
 
 def out_of_memory_count(pod: ScaledPod) -> int:
