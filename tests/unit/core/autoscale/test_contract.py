@@ -163,6 +163,17 @@ def test_a_pod_keeps_itself_above_its_use_for_a_bounded_time_only() -> None:
     assert sizes == {UNIT}
 
 
+def test_a_word_above_the_largest_size_holds_nothing_of_a_pod_that_needs_that_by_its_use() -> None:
+    """The time that a word may hold begins when it does."""
+    world = World()
+    world.answer(world.first.questions[0], Amounts(0, 0))
+    world.use(5.3, after_s=5.0)
+    (asked,) = world.permit(6).questions or world.tell(after_s=5.0).questions
+    world.answer(asked, UNIT.times(100))
+    assert world.agent.pods["pod"].contract.held_since_s is None
+    assert "says that it needs" not in "; ".join(entry.what for entry in world.agent.story("pod"))
+
+
 def test_a_pod_that_is_not_to_be_resized_is_not_asked() -> None:
     """Whoever switches autoscaling off, or has a refusal, hears nothing."""
     world = World()
