@@ -68,17 +68,18 @@ class TraceSpan:
         """Set how many jobs the span is about, and the ids of a few."""
         self.note(job_count=count, job_ids=list(job_ids[:_ID_LIMIT]))
 
-    def end(self, *, error: str = "") -> None:
+    def end(self, *, error: str = "", end_ns: int | None = None) -> None:
         """End the span.
 
         Args:
             error: Why it failed; empty if it did not.
+            end_ns: When it ended, nanoseconds since the Unix epoch; now if not given.
         """
         if error:
             from opentelemetry.trace import Status, StatusCode
 
             self._span.set_status(Status(StatusCode.ERROR, error))
-        self._span.end()
+        self._span.end(end_time=end_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

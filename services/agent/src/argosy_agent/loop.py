@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Final, Protocol
 
 from argosy_agent.contract import PodContracts
+from argosy_agent.traces import decision_traces
 from argosy_core.autoscale import Agent, AgentSettings, next_actions
 from argosy_core.autoscale.events import ContractQuestion, Event, PermitRequest, Resize, StoryEntry
 from argosy_core.errors import BackendUnavailable
@@ -53,6 +54,7 @@ class AgentLoop:
         self._settings = settings
         self._contracts = PodContracts(scaler.contract_host, settings.contract_timeout_s)
         self._log = log
+        self._traces = decision_traces(cluster)
         self._news = asyncio.Event()
         self.listed = asyncio.Event()
         """Set once the pods are known."""
@@ -62,6 +64,8 @@ class AgentLoop:
         now_s = elapsed_s()
         for event in events:
             self._agent.take(event, now_s)
+        if self._traces is not None:
+            self._traces.hear(events, self._agent)
         self._news.set()
 
     async def run(self, requests: Requests) -> None:
@@ -74,6 +78,8 @@ class AgentLoop:
             while True:
                 self._news.clear()
                 actions = next_actions(self._agent, elapsed_s())
+                if self._traces is not None:
+                    self._traces.act(actions, self._agent)
                 requests.send(actions.requests)
                 for resize in actions.resizes:  # one for a pod at most, so their number is bounded
                     calls.create_task(self._resize(resize), name="resize")
@@ -135,6 +141,8 @@ class AgentLoop:
         was_told = False
         while True:
             await asyncio.sleep(interval_s)
+            if self._traces is not None:
+                self._traces.begin_read()
             try:
                 self.tell([await self._scaler.read_usage()])
                 was_told = False

@@ -167,8 +167,7 @@ def test_a_word_above_the_largest_size_holds_nothing_of_a_pod_that_needs_that_by
     """The time that a word may hold begins when it does."""
     world = World()
     world.answer(world.first.questions[0], Amounts(0, 0))
-    world.use(5.3, after_s=5.0)
-    (asked,) = world.permit(6).questions or world.tell(after_s=5.0).questions
+    (asked,) = world.use(5.3, after_s=5.0).questions
     world.answer(asked, UNIT.times(100))
     assert world.agent.pods["pod"].contract.held_since_s is None
     assert "says that it needs" not in "; ".join(entry.what for entry in world.agent.story("pod"))
