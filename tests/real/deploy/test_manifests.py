@@ -49,6 +49,10 @@ CHARTS = {
         *("--set-string", "cluster.executor.env[0].value=0"),
     ],
     "agent": ["--set", "cluster.agent.enabled=true,cluster.agent.durable=true", "--set", "cluster.combined=true"],
+    "agent inside": [
+        *("--set", "cluster.agent.enabled=true,cluster.agent.inside=true,cluster.agent.metrics=kubelet-page"),
+        *("--set", "cluster.combined=true"),
+    ],
     "agent that asks kubelets": [
         *("--set", "cluster.agent.enabled=true,cluster.agent.durable=true"),
         *("--set", "cluster.agent.metrics=kubelet-summary"),
@@ -307,6 +311,26 @@ def test_overlays_of_two_installations_do_not_collide(kube_api: KubeApi, tmp_pat
         assert set(roles) == set(accounts)
         found += [*roles, *(f"binding {name}" for name in bindings)]
     assert len(set(found)) == len(found) > 0
+
+
+def test_agent_inside_the_cluster_agent_has_its_rights_there_and_no_pod_of_its_own(helm: str) -> None:
+    """The cluster agent's account is given what the agent needs, and nothing listens for agents from outside."""
+    documents = [one for one in yaml.safe_load_all(render_chart(helm, *CHARTS["agent inside"])) if one]
+    names = {(one["kind"], one["metadata"]["name"]) for one in documents}
+    assert not names & {(kind, "argosy-agent") for kind in ("Deployment", "ServiceAccount")}
+    assert ("Service", "argosy-permits") not in names
+    (binding,) = [
+        one for one in documents if one["metadata"]["name"] == "argosy-agent.argosy.argosy" and "roleRef" in one
+    ]
+    assert [one["name"] for one in binding["subjects"]] == ["argosy-executor"]
+    (container,) = [
+        one["spec"]["template"]["spec"]["containers"][0]
+        for one in documents
+        if one["kind"] == "Deployment" and one["metadata"]["name"] == "argosy-cluster-agent"
+    ]
+    variables = {one["name"]: one.get("value") for one in container["env"]}
+    assert variables["ARGOSY_CLUSTER_AGENT_AGENT_ENABLED"] == "true"
+    assert variables["ARGOSY_CLUSTER_AGENT_AGENT_METRICS"] == "kubelet-page"
 
 
 def test_job_that_runs_something_else_has_another_name(helm: str) -> None:

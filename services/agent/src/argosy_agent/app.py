@@ -20,12 +20,12 @@ from argosy_runtime.joining import join_cluster
 from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.logs import get_logger
-from argosy_runtime.readiness import begin_serving, open_ports
+from argosy_runtime.readiness import SetServing, begin_serving, open_ports
 
 __all__ = ["start"]
 
 
-async def start(life: Lifecycle, config: AgentConfig) -> None:
+async def start(life: Lifecycle, config: AgentConfig, *, set_serving: SetServing | None = None) -> None:
     """Start an agent within a service's life; returns once its tasks run.
 
     Health says SERVING once the pods are known, and not while its sampler is away for long.
@@ -33,6 +33,8 @@ async def start(life: Lifecycle, config: AgentConfig) -> None:
     Args:
         life: What the agent's tasks and closings are registered with.
         config: Its configuration.
+        set_serving: Told what health would say, by a process that serves health and metrics for several parts; no port
+            is opened here then.
 
     Raises:
         InvalidRequest: The cluster's address is none, or an address cannot be listened on.
@@ -47,8 +49,11 @@ async def start(life: Lifecycle, config: AgentConfig) -> None:
         meter=KubeMeter(config.cluster),
         cgroups=(config.node, config.cgroup_root),
     )
-    server = GrpcServer(config.grpc)
-    await open_ports(life, server, metrics_listen=config.metrics_listen, grace_s=0.0)
+    if set_serving is None:
+        server = GrpcServer(config.grpc)
+        await open_ports(life, server, metrics_listen=config.metrics_listen, grace_s=0.0)
+        set_serving = server.set_serving
+    begin = partial(begin_serving, life, set_serving, not_ready_after_s=config.not_ready_after_s)
     life.on_close(scaler.close)
     loop = AgentLoop(Agent(config.scaling), scaler, cluster=config.cluster, settings=config.scaling, log=log)
 
@@ -57,7 +62,7 @@ async def start(life: Lifecycle, config: AgentConfig) -> None:
         uid = await scaler.cluster_uid() if config.join.folder else ""
         proved = replace(config, credentials=await join_cluster(life, config, ClusterPart.AGENT, uid))
         session = PermitSession(proved, scaler.cluster_uid, tell=loop.tell, backoff=new_backoff(), log=log)
-        await begin_serving(life, server.set_serving, session.check, not_ready_after_s=config.not_ready_after_s)
+        await begin(session.check)
         async with asyncio.TaskGroup() as parts:
             acting = parts.create_task(loop.run(session), name="actions")
             parts.create_task(session.run(), name="session")

@@ -1,8 +1,9 @@
-"""Composition root: sampler and executor of one cluster within one life.
+"""Composition root: sampler and executor of one cluster within one life, and its agent if it is to be there.
 
 They keep what they are: two sessions with the leader, two views of the cluster. They share a process, an event loop, a
 connection to the cluster, one port for health, one page of metrics, and one watch of every node, every pod and our
-other objects; so what happens in the cluster is received and decoded once.
+other objects; so what happens in the cluster is received and decoded once. An agent watches the scaled pods for itself,
+and speaks to the sampler by a socket that this process alone can open.
 
 Source: design section 2; `argosy_kube.kubernetes.api.reflector`, `argosy_kube.simulated.shared`.
 """
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from argosy_cluster_agent.config import ClusterAgentConfig, part_config
+from argosy_agent.app import start as start_agent
+from argosy_cluster_agent.config import ClusterAgentConfig, agent_config, part_config
 from argosy_executor.app import start as start_executor
 from argosy_executor.config import ExecutorConfig
 from argosy_kube import open_cluster
@@ -19,7 +21,7 @@ from argosy_kube.port import Cluster
 from argosy_runtime.kube_meter import KubeMeter
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_runtime.readiness import open_ports
-from argosy_sampler.app import make_server
+from argosy_sampler.app import make_server, serve_permits_here
 from argosy_sampler.app import start as start_sampler
 from argosy_sampler.config import SamplerConfig
 
@@ -29,7 +31,7 @@ _GRACE_S = 1.0
 
 
 async def start(life: Lifecycle, config: ClusterAgentConfig, *, cluster: Cluster | None = None) -> None:
-    """Start sampler and executor within one life; health says SERVING while both would.
+    """Start the parts within one life; health says SERVING while all of them would.
 
     Args:
         life: What all tasks and closings are registered with.
@@ -51,7 +53,7 @@ async def start(life: Lifecycle, config: ClusterAgentConfig, *, cluster: Cluster
             meter=KubeMeter(config.cluster),
         )
         life.on_close(cluster.close)
-    serves = {"sampler": False, "executor": False}
+    serves = dict.fromkeys(("sampler", "executor", "agent") if config.agent.enabled else ("sampler", "executor"), False)
 
     async def set_part(part: str, serving: bool) -> None:  # noqa: FBT001 - a setter
         serves[part] = serving
@@ -62,3 +64,6 @@ async def start(life: Lifecycle, config: ClusterAgentConfig, *, cluster: Cluster
     await start_executor(
         life, executor, cluster=cluster, set_serving=partial(set_part, "executor"), placer=servicers.placements.place
     )
+    if config.agent.enabled:
+        address = await serve_permits_here(life, servicers.permits)
+        await start_agent(life, agent_config(config, address), set_serving=partial(set_part, "agent"))

@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
+from argosy_agent.config import AgentConfig
+from argosy_core.autoscale import AgentSettings
 from argosy_core.plugins.registry import DEFAULT_PROFILE
 from argosy_executor.config import ExecutorConfig
 from argosy_runtime.access.guard import CallerSettings
 from argosy_sampler.config import PermitConfig, SamplerConfig
 
-__all__ = ["ClusterAgentConfig", "part_config"]
+__all__ = ["AgentPart", "ClusterAgentConfig", "agent_config", "part_config"]
 
 Part = TypeVar("Part", SamplerConfig, ExecutorConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPart:
+    """The agent within a cluster agent: what it has of its own."""
+
+    enabled: bool = False
+    """Resize running pods from within this process, and not by an `argosy-agent` of its own. Only one of the two: what one
+    holds is refused the other."""
+    metrics: Literal["metrics-api", "kubelet-summary", "kubelet-page"] = "metrics-api"
+    """Where it is read what pods of a Kubernetes use: the Kubernetes metrics API, or each kubelet's `/stats/summary` or
+    `/metrics/resource`."""
+    metrics_interval_s: float = 5.0
+    """How often that is read, seconds."""
+    scaling: AgentSettings = field(default_factory=AgentSettings)
+    """How patient the agent is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +71,8 @@ class ClusterAgentConfig(ExecutorConfig):
     """Longest wait before the leader, or by the sampler the cluster, is tried again, seconds."""
     permits: PermitConfig = field(default_factory=PermitConfig)
     """How agents are permitted to resize pods; see docs/autoscale.md."""
+    agent: AgentPart = field(default_factory=AgentPart)
+    """The agent within this process, if it has one."""
 
     def __post_init__(self) -> None:
         """Refuse what either part would.
@@ -68,3 +88,25 @@ def part_config(config: ClusterAgentConfig, part: type[Part]) -> Part:
     """Return the configuration of a part: the whole's values where both have a field, else the part's default."""
     own = {one.name for one in fields(config)} - {"grpc", "metrics_listen"}
     return part(**{one.name: getattr(config, one.name) for one in fields(part) if one.name in own})
+
+
+def agent_config(config: ClusterAgentConfig, sampler_address: str) -> AgentConfig:
+    """Return the configuration of the agent within a cluster agent.
+
+    Args:
+        config: The whole.
+        sampler_address: Where the sampler of this process serves permits to this process alone.
+    """
+    return AgentConfig(
+        cluster=config.cluster,
+        cluster_address=config.cluster_address,
+        sampler_address=sampler_address,
+        installation=config.installation,
+        metrics=config.agent.metrics,
+        metrics_interval_s=config.agent.metrics_interval_s,
+        scaling=config.agent.scaling,
+        retry_most_s=config.retry_most_s,
+        connect_timeout_s=config.connect_timeout_s,
+        not_ready_after_s=config.not_ready_after_s,
+        kubernetes=config.kubernetes,
+    )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +36,7 @@ from argosy_sampler.permits import PermitServicer
 from argosy_sampler.placements import PlacementServicer
 from argosy_sampler.session import SessionClient
 
-__all__ = ["RULES", "Servicers", "make_server", "start"]
+__all__ = ["RULES", "Servicers", "make_server", "serve_permits_here", "start"]
 
 RULES: Final = {
     "/argosy.autoscale.v1.PermitService/Session": Rule(part=ClusterPart.AGENT),
@@ -133,6 +135,22 @@ async def start(
     life.spawn(serve(), name="sessions")
     if servicers is not None:
         life.spawn(servicers.permits.run(), name="permits")
+
+
+async def serve_permits_here(life: Lifecycle, permits: PermitServicer) -> str:
+    """Serve permits to this process, on a socket in a folder that only its user can enter; return the address.
+
+    Args:
+        life: What closes it and removes the folder.
+        permits: The sampler's.
+    """
+    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="argosy-permits-")
+    life.on_close(partial(asyncio.to_thread, shutil.rmtree, folder, ignore_errors=True))
+    server = GrpcServer(GrpcSettings(listen=f"unix:{folder}/socket"))
+    server.add(permit_pb2_grpc.add_PermitServiceServicer_to_server, permits, "permits")
+    await server.start()
+    life.on_close(partial(server.stop, 0.0))
+    return server.address
 
 
 def make_server(grpc: GrpcSettings, access: CallerSettings, *, cluster: str) -> tuple[GrpcServer, Servicers]:
