@@ -23,7 +23,7 @@ class AgentPart:
     """The agent within a cluster agent: what it has of its own."""
 
     enabled: bool = False
-    """Resize running pods from within this process, and not by an `argosy-agent` of its own. Only one of the two: what one
+    """Resize running pods from within this process, and not by an `argosy-agent` of its own. Never run both: what one
     holds is refused the other."""
     metrics: Literal["metrics-api", "kubelet-summary", "kubelet-page"] = "metrics-api"
     """Where it is read what pods of a Kubernetes use: the Kubernetes metrics API, or each kubelet's `/stats/summary` or
