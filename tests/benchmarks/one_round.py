@@ -4,8 +4,7 @@ Prints one JSON document. The rounds are the leader's own, with a real sampler a
 process; `cpu_ms` is the processor's time from the round's begin to its plan, the sampler's part included.
 
 `jobs_32000`: 32,000 jobs of one core, alike, of ten queues, onto 1,000 nodes of 32 cores. `one_queue`: the same of one
-queue, of which a round looks at 16,384 jobs at most. `waiting_1000`: 1,000 jobs of one queue, of 100 classes, while
-there is room for all.
+queue. `waiting_1000`: 1,000 jobs of one queue, of 100 classes, while there is room for all.
 
 Usage: python tests/benchmarks/one_round.py [--repeat 3]
 """

@@ -190,6 +190,27 @@ def test_later_calls_of_a_round_see_what_is_left() -> None:
     assert run(pool, 0, 0) == [[(0, 1)], []]
 
 
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_one_candidate_is_the_one_that_the_general_choice_would_take(seed: int, *, spread: bool) -> None:
+    """Runs of which one candidate is wanted have a shorter way through the same heap, until nothing is left."""
+    rng = np.random.default_rng(seed)
+    free = dict(enumerate(rng.integers(1, 12, 30).tolist()))
+    classes = [[(node, float(rng.integers(0, 20))) for node in free if rng.random() < 0.8] for _ in range(4)]
+    order = rng.integers(0, 4, 300).tolist()
+    decided = []
+    for takes_best in (False, True):
+        ports = {3: (HostPort("TCP", 80),)}
+        pool = pool_of(
+            [1, 2, 3, 1], (0, [0, 1, 2, 3], answer(free, *classes)), profile=DecisionProfile(spread=spread), ports=ports
+        )
+        decider = Decider(pool, 1, np.random.default_rng(seed), takes_best=takes_best)
+        placed = [decider.place(class_id) for class_id in order]
+        decided.append((placed, chosen(decider.decision()), pool.room.free))
+    assert decided[0] == decided[1]
+    assert 0 < sum(decided[0][0]) < len(order)
+
+
 def test_more_candidates_than_a_run_looks_at_are_still_there_for_the_next() -> None:
     """A hundred full-size runs of many classes find the hundred nodes that are there."""
     nodes = dict.fromkeys(range(100), 1)

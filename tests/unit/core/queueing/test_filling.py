@@ -100,6 +100,13 @@ def test_filling_stops_by_its_limits(changes: dict[str, object], count: int) -> 
     assert len(_fill([(1, 1, 0, [1] * 100)], limits=replace(_NO_LIMIT, **changes))) == count  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("expected_count", [0, 40_000])
+def test_one_queue_fills_all_that_the_limits_let_it(expected_count: int) -> None:
+    """However many jobs a queue is looked at for otherwise."""
+    limits = replace(_NO_LIMIT, max_count=40_000, expected_count=expected_count)
+    assert len(_fill([(1, 1, 0, [1] * 50_000)], limits=limits)) == 40_000
+
+
 def test_class_without_much_room_does_not_keep_others_from_being_asked_for() -> None:
     """Jobs beyond the room of their class are passed over, however many stand in front."""
     room = _MANY.copy()

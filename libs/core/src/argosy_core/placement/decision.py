@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
+from itertools import chain
 from operator import itemgetter
 from typing import Final, Protocol
 
@@ -359,16 +360,19 @@ class Decider:
             self._class_id, self._queue = class_id, self._pool.queue(class_id, self._rng)
         if self._queue is None:
             return False
+        if not (self._takes_best or last_choice or barred):
+            entry = _choose_first(self._pool, self._queue)
+            if entry < 0:
+                return False
+            if self._count > 1:
+                self._lacking.append((len(self._chosen), class_id))
+            self._chosen.append([entry])
+            return True
         chosen: list[int] = []
-        is_alone = not (self._takes_best or last_choice or barred)
-        count = 1 if is_alone else self._count
-        _choose(self._pool, self._queue, count, chosen, last_choice=last_choice, barred=barred)
-        if not chosen:
-            return False
-        if is_alone and self._count > 1:
-            self._lacking.append((len(self._chosen), class_id))
-        self._chosen.append(chosen)
-        return True
+        _choose(self._pool, self._queue, self._count, chosen, last_choice=last_choice, barred=barred)
+        if chosen:
+            self._chosen.append(chosen)
+        return bool(chosen)
 
     def chosen_last(self) -> list[int]:
         """Return the entries of the last run that was placed, as far as they are chosen."""
@@ -383,10 +387,11 @@ class Decider:
             assert queue is not None
             spares[class_id] = _Spares(self._pool, queue, self._rng)
         for run, class_id in self._lacking:
-            spares[class_id].add(self._chosen[run], self._count)
+            if (spare := spares[class_id]).has_any:
+                spare.add(self._chosen[run], self._count)
         self._lacking.clear()
         pool, sizes = self._pool, [len(entries) for entries in self._chosen]
-        entries = np.fromiter((entry for chosen in self._chosen for entry in chosen), np.int64, sum(sizes))
+        entries = np.fromiter(chain.from_iterable(self._chosen), np.int64, sum(sizes))
         offset = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
         return Decision(offset=offset, cluster=pool.cluster[entries], node=pool.node[entries])
 
@@ -410,6 +415,7 @@ class _Spares:
         self._all = [entry for entry in drawn if pool.room.fits(entry, queue.asked, queue.ports)]
         for entry, cluster in zip(self._all, pool.cluster[self._all].tolist(), strict=True):
             self._clusters.setdefault(cluster, []).append(entry)
+        self.has_any = bool(self._all)
         self._next = 0
         self._rank = {entry: rank for rank, entry in enumerate(entries)}
 
@@ -464,6 +470,61 @@ def decide(pool: CandidatePool, waiting: Int32s, commit_candidate_count: int, rn
     counts[np.array(placed, np.bool_)] = np.diff(decision.offset)
     offset = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
     return Decision(offset=offset, cluster=decision.cluster, node=decision.node)
+
+
+def _choose_first(pool: CandidatePool, queue: _Queue) -> int:
+    """Give one run the best candidate of its class and return it; -1 if there is none.
+
+    The same choice as `_choose` makes for one candidate of which none stands apart. The candidate stays where it is in
+    the heap, since its key falls only when it is looked at again; rounds spend most of their time here.
+    """
+    spread, free, load, stamp = pool.profile.spread, pool.room.free, pool.load, pool.stamp
+    entries, keys, width = pool.entries, pool.keys, pool.room.width
+    heap, asked, ports = queue.heap, queue.asked, queue.ports
+    position, end = queue.position, queue.end
+    last = position + 2
+    while True:
+        # Keys as sampled bound keys now from below, so the next in line is due when it beats the heap.
+        is_new = position < end and (not heap or (position < last and keys[position] <= heap[0][0]))
+        if is_new:
+            now = key = keys[position]
+            entry, known = entries[position], -1
+            position += 1
+        elif heap:
+            now, key, entry, known = heap[0]
+        else:
+            queue.position = position
+            return -1
+        version = stamp[entry]
+        if known != version:
+            fresh = key
+            is_out = version == _FULL
+            if not is_out:
+                base = entry * width
+                for column, amount in asked:  # as `Room.fits` does
+                    if free[base + column] < amount:
+                        is_out = True
+                        break
+                is_out = is_out or bool(ports and not pool.room.claims.is_free(entry, ports))
+            if is_out:  # and will be in all of this round
+                if not is_new:
+                    heappop(heap)
+                continue
+            if spread and version:
+                # The score shrinks by the share of the node that was given away.
+                fresh = int((key >> _TIE_BITS) * (1.0 - load[entry])) << _TIE_BITS | (key & _TIES)
+            if fresh > now:
+                item = (fresh, key, entry, version)
+                heappush(heap, item) if is_new else heapreplace(heap, item)
+                continue
+            item = (now, key, entry, version)
+            if is_new:
+                heappush(heap, item)
+            else:
+                heap[0] = item  # no other item has this key and entry, so it stays the least
+        queue.position = position
+        _give(pool, entry, queue)
+        return entry
 
 
 def _choose(

@@ -44,7 +44,7 @@ _FIRST_QUEUES: Final = 64
 _SPARE: Final = 2
 """So many times its even share of what is expected is looked at first of each queue."""
 _MAX_CHUNK: Final = 1 << 14
-"""Jobs of one queue that are looked at beyond those of a class of which enough was seen."""
+"""Jobs of one queue that are looked at, where filling does not end at more, beyond those of which enough was seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,17 +147,19 @@ class _Window:
     cost nothing. Below a tree all are opened at once: the turn of one depends on its whole branch.
     """
 
-    def __init__(self, queues: FillingQueues, expected_count: int) -> None:
+    def __init__(self, queues: FillingQueues, limits: FillingLimits) -> None:
         """Look at nothing yet."""
         self._queues = queues
+        # One queue may fill all; nobody is looked at beyond what its class waits for, so large limits cost nothing.
+        self._most_count = max(_MAX_CHUNK, min(limits.max_count, int(limits.waiting.sum())))
         self._ranks = _ranks(queues)
         self._earliest = flow_keys(queues.flow, queues.usage + queues.least_usage, queues.weight)
         self._zero = queues.weight <= 0
         self._turn = np.lexsort((self._ranks[: self._zero.size], self._earliest, self._zero))
         self._opened = 0
         self._first_queues = _FIRST_QUEUES if queues.tree is None else max(1, queues.queue_id.size)
-        first_count = math.ceil(_SPARE * expected_count / max(1, min(queues.queue_id.size, self._first_queues)))
-        self._first_count = min(max(first_count, _FIRST_CHUNK), _MAX_CHUNK)
+        first_count = math.ceil(_SPARE * limits.expected_count / max(1, min(queues.queue_id.size, self._first_queues)))
+        self._first_count = min(max(first_count, _FIRST_CHUNK), self._most_count)
         self._counts: dict[int, int] = {}
         """Queue -> jobs asked of it."""
         self._ends = np.zeros((2, 0), dtype=np.int64)
@@ -184,7 +186,7 @@ class _Window:
         Those whose jobs seen reach beyond are left alone: most queues of unlike flows are.
         """
         rows = self._ends[0, self._ends[1] < wanted].tolist()
-        rows = [row for row in rows if self._counts[row] < _MAX_CHUNK]
+        rows = [row for row in rows if self._counts[row] < self._most_count]
         for row in rows:
             self._look(row, 2 * self._counts[row])
         return bool(rows)
@@ -269,7 +271,7 @@ def fill(queues: FillingQueues, limits: FillingLimits) -> Filled:
 
     Source: 003 "Global prioritisation".
     """
-    window = _Window(queues, limits.expected_count)
+    window = _Window(queues, limits)
     window.open_more()
     available = np.minimum(limits.room, limits.waiting)
     while True:
