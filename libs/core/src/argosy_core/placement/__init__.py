@@ -1,7 +1,8 @@
 """Placement: sampling and MultiBind on the sampler, decision on the leader."""
 
+from argosy_core.placement.candidates import CandidatePool, DecisionProfile
 from argosy_core.placement.capacity_throttle import CapacityThrottle, ThrottleSettings, Word
-from argosy_core.placement.decision import CandidatePool, Decider, Decision, DecisionProfile, decide
+from argosy_core.placement.decision import Decider, Decision, decide
 from argosy_core.placement.messages import (
     CommitReply,
     CommitRequest,

@@ -12,7 +12,7 @@ from typing import Final
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.permit_rules import PermitRules
-from argosy_core.placement.decision import DecisionProfile
+from argosy_core.placement.candidates import DecisionProfile
 from argosy_core.placement.strategies import STRATEGIES
 from argosy_core.plugins import PACKING_SCORES, SCORES, decision_framework
 

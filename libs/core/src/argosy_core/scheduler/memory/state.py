@@ -23,7 +23,7 @@ from argosy_core.errors import InvalidRequest, NotAllowedNow
 from argosy_core.framework import JobBatch, Point, objects
 from argosy_core.job.tables.live import AWAITING, BACKING_OFF, IN_FLIGHT, ON_HOLD, PENDING, LiveJobs
 from argosy_core.placement import WaitReason
-from argosy_core.placement.decision import DecisionProfile
+from argosy_core.placement.candidates import DecisionProfile
 from argosy_core.queueing.flow import advance_flow
 from argosy_core.queueing.order import Backlog, Entries
 from argosy_core.queueing.usage import to_cores, weigh_vector
