@@ -102,6 +102,7 @@ def test_extras_are_the_first_to_make_room_for_a_job_that_waits(*, takes_over: b
     assert stopped == [ordinal_of(1, 2)]
     tell(world, handle, (2, CANCELLED))
     assert world.job(handle).runs[ordinal_of(1, 2)].reason == "taken back: a job that waits needs its room"
+    assert [world.state.totals[f"members_{kind}"] for kind in ("grown", "taken_back")] == [0 if takes_over else 2, 1]
     assert world.job_state(handle) == JobState.RUNNING
     later(world, 1.0, turns=2)
     assert world.job_state(waiting) == JobState.LEASED

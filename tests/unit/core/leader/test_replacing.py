@@ -65,6 +65,7 @@ def test_lost_member_is_placed_anew_and_its_peer_runs_on(*, takes_over: bool) ->
     assert world.sent(say.SendRows)[-1:] == [("a", handle, ordinal_of(1, SECOND))]
     assert sorted(placements_of(world.state, "a").members.ordinal.tolist()) == [1, ordinal_of(1, SECOND)]
     assert world.clusters["a"].ledger.placement_count == 2
+    assert (world.state.totals["members_replaced"], world.state.totals["members_grown"]) == (1, 0)
     tell(world, handle, (SECOND, RUNNING))
     came_and_went = [JobEventKind.MEMBER_ENDED, JobEventKind.MEMBER_LEASED, JobEventKind.MEMBER_RUNNING]
     assert world.kinds(handle)[2:] == [JobEventKind.CREATED, JobEventKind.RUNNING, *came_and_went]
@@ -73,6 +74,25 @@ def test_lost_member_is_placed_anew_and_its_peer_runs_on(*, takes_over: bool) ->
     assert not len(world.state.live.members)
     assert not len(world.state.vacancies)
     assert world.clusters["a"].ledger.placement_count == 0
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_members_of_a_run_past_its_time_limit_say_so(*, takes_over: bool) -> None:
+    """Each says why it was stopped, whoever leads by then; what had ended before says nothing."""
+    world, _ = world_of_two(nodes=4)
+    (handle,) = world.submit(1, class_id=2, layout=KEEP_LOST_LAYOUT, options=(-1, 60, -1))
+    world.round()
+    tell(world, handle, (0, RUNNING), (1, RUNNING))
+    tell(world, handle, (0, SUCCEEDED))
+    later(world)
+    assert ("a", handle, ordinal_of(1, 1)) in world.sent(say.SendStops)
+    if takes_over:
+        world.take_over()
+    tell(world, handle, (1, CANCELLED))
+    reasons = {member_of(ordinal): run.reason for ordinal, run in world.job(handle).runs.items()}
+    assert reasons[1] == "its run reached its time limit"
+    assert not reasons[0]
+    assert world.job_state(handle) == JobState.FAILED
 
 
 @pytest.mark.parametrize("layout", [POD_LAYOUT, KEEP_LOST_LAYOUT], ids=["endRun", "replaceLost"])

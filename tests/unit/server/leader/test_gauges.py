@@ -51,6 +51,17 @@ def world() -> World:
     return World(machine, clock, executors, gauges)
 
 
+@pytest.mark.parametrize("name", ["grown", "replaced", "taken_back"])
+def test_members_that_come_and_go_are_counted_once(name: str, world: World) -> None:
+    """Each total of a leadership has its counter, and adds to it what came since the last look."""
+    before = value(f"{name}_members_total", pool=POOL)
+    with world.gauges.leading():
+        for total in (3, 5):
+            world.machine.totals[f"members_{name}"] = total
+            world.gauges.show()
+    assert value(f"{name}_members_total", pool=POOL) - before == 5
+
+
 def test_leadership_shows_what_it_has_and_then_nothing(world: World) -> None:
     """Gauges are those of the moment; at the end nobody leads here and nothing waits here."""
     queues = world.machine.state.queues
