@@ -538,3 +538,31 @@ async def test_tenant_that_floods_is_held_to_its_quota_and_another_submits_on(
         assert error.reason == "USER_STORED_BYTES"
         assert (error.retry_delay_s or 0.0) > 0.0
         assert (await api.jobs.SubmitJobs(request, metadata=bearer("alice"))).job_ids
+
+
+async def test_user_with_as_many_open_jobs_as_allowed_is_refused_and_another_submits_on(
+    serve: Any, database_url: str, tmp_path: Path
+) -> None:
+    """Two open jobs are all that a user may have: the third is refused by name until one has ended."""
+    entries = [{"name": name, "sha256": hash_token(name)} for name in ("mallory", "alice")]
+    (tmp_path / "tokens.yaml").write_text(yaml.safe_dump({"tokens": entries}))
+    access = AccessSettings(
+        tokens_file=str(tmp_path / "tokens.yaml"),
+        admins=("user:mallory", "user:alice"),
+        quotas=QuotaSettings(max_open_job_count=2),
+    )
+    async with serve(database_url, role="api", access=access) as api:
+        queue = queue_pb2.Queue(name=OWN, namespaces=["default"])
+        await api.queues.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue), metadata=bearer("alice"))
+        request = submit(Place(OWN, ""))
+        request.validate_only = False
+        jobs = [(await api.jobs.SubmitJobs(request, metadata=bearer("mallory"))).job_ids[0] for _ in range(2)]
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await api.jobs.SubmitJobs(request, metadata=bearer("mallory"))
+        error = from_rpc_error(refused.value)
+        assert isinstance(error, QuotaExceeded)
+        assert (error.reason, error.retry_delay_s) == ("USER_OPEN_JOBS", None)
+        assert "mallory has 2 jobs that have not ended and may have 2; 1 more" in error.message
+        assert (await api.jobs.SubmitJobs(request, metadata=bearer("alice"))).job_ids
+        await api.jobs.CancelJobs(job_pb2.CancelJobsRequest(jobs=job_pb2.JobIds(ids=jobs[:1])), metadata=bearer("mallory"))
+        assert (await api.jobs.SubmitJobs(request, metadata=bearer("mallory"))).job_ids

@@ -14,6 +14,7 @@ from typing import Final
 from argosy_core.errors import ArgosyError
 from argosy_runtime.logs import get_logger
 from argosy_store import Retained, ensure_partitions, retain
+from argosy_store.open_jobs import count_open_jobs, sum_open_jobs
 from argosy_store.replicas.audit import forget_audit
 from argosy_store.schema.retention import NOTHING_RETAINED
 from argosy_store.terms.outbox import forget_outbox
@@ -43,7 +44,10 @@ def maintain_once(url: str, retention_days: int | None, audit_days: int) -> tupl
         return made, NOTHING_RETAINED
     forget_outbox(url, retention_days)
     forget_audit(url, audit_days)
-    return made, retain(url, retention_days)
+    retained = retain(url, retention_days)
+    # Counting passes over all jobs, so it is done once a day: when there is something to do for days.
+    (count_open_jobs if made or retained.closed_days or retained.dropped_days else sum_open_jobs)(url)
+    return made, retained
 
 
 async def maintain(url: str, retention_days: int | None, audit_days: int) -> None:

@@ -42,6 +42,9 @@ class QuotaSettings:
     jobs_per_s: float = field(default=20_000.0, metadata={"may_be_zero": True})
     """Jobs that a user may submit in a second for ever, to all queues together; ten seconds' worth at once. 0 for no
     limit."""
+    max_open_job_count: int = field(default=1_000_000, metadata={"may_be_zero": True})
+    """Jobs of a user that may be open at once, waiting or running, in all queues and over all replicas together; by
+    default as many as one queue may have waiting. 0 for no limit."""
     stored_bytes_per_s: float = field(default=4_194_304.0, metadata={"may_be_zero": True})
     """Bytes of specs that a user may have stored in a second for ever; an hour's worth at once. So what is stored of a
     user's is bounded, since it leaves with its jobs after `retention_days`. 0 for no limit."""

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import psycopg
 
 from argosy_core.errors import BackendUnavailable
+from argosy_store.open_jobs import KnownOpenJobs
 from argosy_store.postgres.binary import INT4, UUID, array, bytes_array, fields, text_array, uuid_column
 from argosy_store.postgres.pool import Connections
 from argosy_store.replicas.audit import AuditCalls
@@ -90,6 +91,7 @@ class ApiStore(
         self._job_sets: dict[tuple[int, str], int] = {}
         self._specs: set[tuple[int, bytes]] = set()
         self._metadata: set[bytes] = set()
+        self._open_jobs = KnownOpenJobs(self.now_us)
         self._cache_day = 0
         self._caches_lock = threading.Lock()
         self._timeline = ""
@@ -268,6 +270,7 @@ class ApiStore(
                         encode_changes,
                         known_specs=self._specs,
                         known_metadata=self._metadata,
+                        open_jobs=self._open_jobs,
                         timeline=timeline,
                         seal=self._seal,
                     )

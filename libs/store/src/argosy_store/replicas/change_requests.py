@@ -17,6 +17,7 @@ import numpy.typing as npt
 import sqlalchemy as sa
 
 from argosy_core.job.states import JobState
+from argosy_store.open_jobs import COUNT_ENDED
 from argosy_store.postgres.binary import INT4, INT8, TEXT, array, scalar
 from argosy_store.postgres.connection import StoreConnection
 from argosy_store.postgres.partitions import change_request_lock, learn_state, partition, prologue, split_days
@@ -44,13 +45,13 @@ EncodeChangeRequests = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int8]], b
 CHUNK: Final = 5000
 """Most jobs of one transaction."""
 _CANCEL: Final = (
-    "UPDATE {jobs} t SET cancel_requested = 1, state = CASE WHEN l.live THEN 0 ELSE 6 END::smallint,"
+    "WITH done AS (UPDATE {jobs} t SET cancel_requested = 1, state = CASE WHEN l.live THEN 0 ELSE 6 END::smallint,"
     " end_time_us = CASE WHEN l.live THEN NULL ELSE $2::bigint END,"
     " reason = $3::text"
     " FROM unnest($1::bigint[]) AS n (handle) CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM {runs} r"
     " WHERE r.handle = n.handle AND r.end_time_us IS NULL) AS live) l"
     " WHERE t.handle = n.handle AND t.state = 0 AND t.cancel_requested = 0 AND t.queue_id = ANY ($4::integer[])"
-    " RETURNING t.handle, t.state"
+    f" RETURNING t.handle, t.state, t.submitter){COUNT_ENDED} SELECT handle, state FROM done"
 )
 _REPRIORITIZE: Final = (
     "UPDATE {jobs} t SET priority = $2::integer FROM unnest($1::bigint[]) AS n (handle)"

@@ -7,6 +7,7 @@ Source: design section 5, "Submit".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, Final
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.reading.options import UNSET, join_options
+from argosy_store.open_jobs import KnownOpenJobs, SubmitterRoom, add_open_jobs
 from argosy_store.postgres.binary import (
     BYTEA,
     INT4,
@@ -84,13 +86,14 @@ class _QueuesMoved(Exception):
         self.queue_ids = queue_ids
 
 
-def submit_requests(
+def submit_requests(  # noqa: PLR0913 - what a replica remembers between calls is not one thing
     connection: StoreConnection,
     requests: Sequence[SubmitRequest],
     encode_changes: EncodeChanges,
     *,
     known_specs: set[tuple[int, bytes]],
     known_metadata: set[bytes],
+    open_jobs: KnownOpenJobs,
     timeline: str = "",
     seal: SpecSeal | None = None,
 ) -> list[SubmitResult]:
@@ -102,6 +105,7 @@ def submit_requests(
         encode_changes: Makes the leader's news, called once per pool.
         known_specs: (day, hash) of specs that are stored; new ones are added once they are.
         known_metadata: Hashes of metadata that are stored as used today; new ones are added once they are.
+        open_jobs: What is known of how many jobs submitters have open; it learns what is read and stored.
         timeline: Timeline of the database that the ids in the requests are of; empty for any.
         seal: Seals the bodies of specs; None to store them as they are.
 
@@ -112,7 +116,9 @@ def submit_requests(
     moved: frozenset[int] = frozenset()
     while True:
         try:
-            return _submit(connection, requests, encode_changes, known_specs, known_metadata, timeline, moved, seal)
+            return _submit(
+                connection, requests, encode_changes, known_specs, known_metadata, open_jobs, timeline, moved, seal
+            )
         except _QueuesMoved as news:
             moved |= news.queue_ids
 
@@ -123,6 +129,7 @@ def _submit(  # noqa: PLR0913, PLR0917 - those of submit_requests
     encode_changes: EncodeChanges,
     known_specs: set[tuple[int, bytes]],
     known_metadata: set[bytes],
+    open_jobs: KnownOpenJobs,
     timeline: str,
     moved: frozenset[int],
     seal: SpecSeal | None,
@@ -139,7 +146,7 @@ def _submit(  # noqa: PLR0913, PLR0917 - those of submit_requests
         if timeline not in {"", connection.timeline}:
             raise TimelineChanged(connection.timeline)
         _refuse_late(connection, parts, moved)
-        _claim_within_limits(connection, parts)
+        _claim_within_limits(connection, parts, open_jobs)
         pools: dict[str, list[SubmitPart]] = {}
         for part in parts:
             if part.live and part.keep.any():
@@ -149,6 +156,9 @@ def _submit(  # noqa: PLR0913, PLR0917 - those of submit_requests
             stored = _insert_specs(connection, inserted, known_specs, seal)
             described = _insert_metadata(connection, inserted, known_metadata)
             _insert_jobs(connection, inserted)
+        submitted = _by_submitter(inserted)
+        if submitted:
+            add_open_jobs(connection, submitted)
         for pool in sorted(pools):
             payload = encode_changes([(part.request, part.keep) for part in pools[pool]])
             queues = counts_by_queue(np.concatenate([part.request.queue_ids[part.keep] for part in pools[pool]]))
@@ -164,6 +174,7 @@ def _submit(  # noqa: PLR0913, PLR0917 - those of submit_requests
                 raise _QueuesMoved(frozenset(row[0] for row in found))
     known_specs.update(stored)
     known_metadata.update(described)
+    open_jobs.add(submitted)
     return [part.result() for part in parts]
 
 
@@ -188,8 +199,8 @@ def _refuse_late(connection: StoreConnection, parts: Sequence[SubmitPart], moved
             part.error = BackendUnavailable("a queue has just moved to another pool; submit again")
 
 
-def _claim_within_limits(connection: StoreConnection, parts: Sequence[SubmitPart]) -> None:
-    """Claim client ids, and refuse requests whose jobs, repeats left out, are more than a queue may have waiting.
+def _claim_within_limits(connection: StoreConnection, parts: Sequence[SubmitPart], open_jobs: KnownOpenJobs) -> None:
+    """Claim client ids, and refuse requests whose jobs, repeats left out, are more than queue or submitter may have.
 
     A request that is refused leaves its client ids to others, so the rest is judged anew, each time without it.
     """
@@ -201,17 +212,28 @@ def _claim_within_limits(connection: StoreConnection, parts: Sequence[SubmitPart
         for queue_id, limit in request.limits.items()
         if limit.is_near(counts.get(queue_id, 0))
     }
-    if not limits:
+    wanted = _by_submitter([part for part in parts if part.live])
+    submitter_limits = {
+        request.submitter: request.submitter_limit
+        for request in live
+        if request.submitter
+        and request.submitter_limit
+        and open_jobs.is_near(request.submitter, wanted[request.submitter], request.submitter_limit)
+    }
+    if not limits and not submitter_limits:
         deduplicate(connection, parts)
         return
     connection.run("SAVEPOINT limits")
     while True:
         deduplicate(connection, parts)
         room = QueueRoom(connection, {part.request.pool for part in parts}, limits)
+        submitters = SubmitterRoom(connection, submitter_limits, wanted=wanted, known=open_jobs)
         refused = False
         for part in parts:
             if part.live and part.keep.any():
-                part.error = room.take(part.request.queue_ids[part.keep])
+                part.error = submitters.take(part.request.submitter, int(np.count_nonzero(part.keep))) or room.take(
+                    part.request.queue_ids[part.keep]
+                )
                 refused |= part.error is not None
         if not refused:
             room.store()
@@ -220,6 +242,15 @@ def _claim_within_limits(connection: StoreConnection, parts: Sequence[SubmitPart
         for part in parts:
             if part.error is None:
                 part.begin_again()
+
+
+def _by_submitter(parts: Sequence[SubmitPart]) -> Counter[str]:
+    """Return how many kept jobs each known submitter has among some parts."""
+    counts: Counter[str] = Counter()
+    for part in parts:
+        if part.request.submitter:
+            counts[part.request.submitter] += int(np.count_nonzero(part.keep))
+    return counts
 
 
 def _insert_specs(

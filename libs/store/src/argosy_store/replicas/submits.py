@@ -67,6 +67,8 @@ class SubmitRequest:
     """16 bytes per job over what a repeat must equal; needed where there are client ids."""
     submitter: str = ""
     """Name of whoever submits them; empty if that is not known."""
+    submitter_limit: int = 0
+    """Most jobs of that submitter that may be open, these among them; 0 for any."""
     traceparent: str = ""
     """W3C trace context for the leader, if the submitter traces these jobs; not stored with them."""
     generation: int | None = None

@@ -480,6 +480,17 @@ queue_rates: Final = sa.Table(
 )
 """When all jobs that were submitted to a queue are paid for by its submit rate; only of queues that have one."""
 
+open_job_counts: Final = sa.Table(
+    "open_job_counts",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("submitter", sa.Text, nullable=False),
+    sa.Column("job_count", sa.BigInteger, nullable=False),
+    sa.Index("open_job_counts_of_submitter", "submitter"),
+)
+"""How many jobs of a submitter came or ended; the sum of its rows is how many are open. Rows come and go, and never
+change."""
+
 shared_state: Final = sa.Table(
     "shared_state",
     metadata,

@@ -27,6 +27,7 @@ from argosy_core.job.tables.rows import (
     PlacedNodes,
     RunUpdates,
 )
+from argosy_store.open_jobs import COUNT_ENDED
 from argosy_store.postgres.binary import (
     INT2,
     INT4,
@@ -111,10 +112,10 @@ _SET_NODES: Final = (
     " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.member = n.member AND t.end_time_us IS NULL"
 )
 _END_JOBS: Final = (
-    "UPDATE {table} t SET state = n.state, end_time_us = n.end_time_us,"
+    "WITH done AS (UPDATE {table} t SET state = n.state, end_time_us = n.end_time_us,"
     " reason = CASE WHEN n.state = 6 THEN coalesce(nullif(n.reason, ''), t.reason) ELSE n.reason END"
     " FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::text[]) AS n (handle, state, end_time_us, reason)"
-    " WHERE t.handle = n.handle AND t.state = 0"
+    f" WHERE t.handle = n.handle AND t.state = 0 RETURNING t.state, t.submitter){COUNT_ENDED} SELECT count(*) FROM done"
 )
 _ENDED_BEFORE: Final = (
     "SELECT n.handle FROM unnest($1::bigint[]) AS n (handle) LEFT JOIN {table} t ON t.handle = n.handle"
@@ -321,7 +322,7 @@ def end_jobs(connection: StoreConnection, updates: JobUpdates) -> _Handles:
             array(INT8, updates.end_time_us[chosen]),
             text_array(reasons[piece]),
         )
-        if ended.command_tuples != piece.stop - piece.start:
+        if int(_int8_column(ended)[0]) != piece.stop - piece.start:
             # Whatever this transaction did not write had ended before.
             absorbed.append(
                 _int8_column(connection.bulk(_ENDED_BEFORE.format(table=table), array(INT8, handles[piece])))

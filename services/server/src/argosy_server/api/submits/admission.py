@@ -109,6 +109,8 @@ class AdmittedJobs:
     """How long they run by what the submitter says; None if nothing is said of any."""
     submitter: str = ""
     """Name of whoever submits them; empty where nobody is asked."""
+    submitter_limit: int = 0
+    """Most jobs of that submitter that may be open; 0 for any."""
     traceparent: str = ""
     """W3C context of the submit, if the submitter traces its jobs."""
     limits: Mapping[int, QueueLimit] = field(default_factory=dict)

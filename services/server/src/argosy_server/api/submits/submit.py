@@ -106,8 +106,15 @@ class Submission:
         if request.validate_only:
             return job_pb2.SubmitJobsResponse(warnings=warnings + await self._warn_of_nodes(jobs))
         limits = self._queues.expect(queues.values(), counts_by_queue(jobs.queue_ids))
-        jobs = replace(jobs, submitter=CALLER.get().principal.name, traceparent=traceparent, limits=limits)
-        self._gather.quotas.take(jobs, {queue.queue_id: name for name, queue in queues.items()})
+        quotas = self._gather.quotas
+        jobs = replace(
+            jobs,
+            submitter=CALLER.get().principal.name,
+            submitter_limit=quotas.max_open_job_count,
+            traceparent=traceparent,
+            limits=limits,
+        )
+        quotas.take(jobs, {queue.queue_id: name for name, queue in queues.items()})
         result = await self._gather.submit(jobs)
         if result.error is not None:
             if not isinstance(result.error, QuotaExceeded):  # what is remembered of the queues is wrong

@@ -103,6 +103,7 @@ def build_requests(store: SubmitStore, batch: Sequence[AdmittedJobs], *, now_us:
                 client_ids=jobs.client_ids,
                 payload_hashes=jobs.payload_hashes,
                 submitter=jobs.submitter,
+                submitter_limit=jobs.submitter_limit,
                 traceparent=jobs.traceparent,
                 generation=jobs.generation,
                 limits=jobs.limits,

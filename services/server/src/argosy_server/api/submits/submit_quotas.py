@@ -36,6 +36,8 @@ class SubmitQuotas:
         self, settings: QuotaSettings, queue_bytes_per_s: float, *, clock_s: Callable[[], float] = time.monotonic
     ) -> None:
         """Start with nothing taken."""
+        self.max_open_job_count = settings.max_open_job_count
+        """Most jobs of a user that may be open, which the submit's own transaction holds to; 0 for any."""
         self._jobs = RateBuckets(settings.jobs_per_s, burst_s=RATE_BURST_S)
         self._bytes = RateBuckets(settings.stored_bytes_per_s, burst_s=_STORED_BURST_S)
         self._queue_bytes = RateBuckets(queue_bytes_per_s, burst_s=_STORED_BURST_S)
