@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
+import ssl
+import warnings
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -244,6 +247,63 @@ async def test_token_travels_over_tls(tmp_path: Path) -> None:
         credentials = replace(AUTHORITY, token_file=str(tmp_path / "token"))
         assert await ask_over_tls(door.server.address, credentials) == ("alice", ("research",))
         assert await code_of(ask(plain, *bearer("alice's"))) == grpc.StatusCode.UNAVAILABLE
+
+
+def offering(version: ssl.TLSVersion, purpose: int = ssl.PROTOCOL_TLS_CLIENT) -> ssl.SSLContext:
+    """Return one side of TLS that speaks one version alone, with the old ciphers that old versions need."""
+    context = ssl.SSLContext(purpose)
+    with warnings.catch_warnings():  # that the version is old
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = context.maximum_version = version
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    if purpose == ssl.PROTOCOL_TLS_CLIENT:
+        context.load_verify_locations(CERTIFICATES / "authority.pem")
+        context.set_alpn_protocols(["h2"])
+    else:
+        context.load_cert_chain(CERTIFICATES / "server.pem", CERTIFICATES / "server.key")
+    return context
+
+
+def spoken_with_itself(version: ssl.TLSVersion) -> str | None:
+    """Return the version that two sides in memory agree on, which shows what a client really offers."""
+    sent, got = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        offering(version).wrap_bio(got, sent, server_hostname="localhost"),
+        offering(version, ssl.PROTOCOL_TLS_SERVER).wrap_bio(sent, got, server_side=True),
+    ]
+    for _ in range(4):
+        for side in sides:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    return sides[0].version()
+
+
+@pytest.mark.parametrize("mutual", [False, True], ids=["server", "mutual"])
+async def test_old_versions_of_tls_are_refused_on_every_port(tmp_path: Path, *, mutual: bool) -> None:
+    """TLS 1.0 and 1.1 are refused, whatever ciphers come with them; 1.2 and 1.3 are taken.
+
+    Each client is shown to be able to speak its version with a server that takes it.
+    """
+    versions = (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+    assert [spoken_with_itself(version) for version in versions] == ["TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"]
+    settings = tls(tmp_path, mutual=mutual)
+    if mutual:
+        settings["mutual_listen"] = "127.0.0.1:0"
+    taken: list[str | None] = []
+    async with open_door(tmp_path, **settings) as (door, _):
+        port = door.server.mutual_port if mutual else door.server.port
+        for version in versions:
+            context = offering(version)
+            if mutual:
+                context.load_cert_chain(CERTIFICATES / "alice.pem", CERTIFICATES / "alice.key")
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+            except OSError:  # an alert, or the connection is closed before it comes
+                taken.append("refused")
+            else:
+                taken.append(writer.get_extra_info("ssl_object").version())
+                writer.close()
+    assert taken == ["refused", "refused", "TLSv1.2", "TLSv1.3"]
 
 
 async def test_client_certificate_names_its_holder(tmp_path: Path) -> None:
