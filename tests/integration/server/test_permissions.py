@@ -564,5 +564,7 @@ async def test_user_with_as_many_open_jobs_as_allowed_is_refused_and_another_sub
         assert (error.reason, error.retry_delay_s) == ("USER_OPEN_JOBS", None)
         assert "mallory has 2 jobs that have not ended and may have 2; 1 more" in error.message
         assert (await api.jobs.SubmitJobs(request, metadata=bearer("alice"))).job_ids
-        await api.jobs.CancelJobs(job_pb2.CancelJobsRequest(jobs=job_pb2.JobIds(ids=jobs[:1])), metadata=bearer("mallory"))
+        await api.jobs.CancelJobs(
+            job_pb2.CancelJobsRequest(jobs=job_pb2.JobIds(ids=jobs[:1])), metadata=bearer("mallory")
+        )
         assert (await api.jobs.SubmitJobs(request, metadata=bearer("mallory"))).job_ids

@@ -9,13 +9,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 import yaml
 from images.helm import find_helm
 from testbed.cluster import KubeApi
 
 from argosy.api.v1 import access_pb2, access_pb2_grpc
-from argosy.channel_credentials import ChannelCredentials
+from argosy.autoscale.v1 import permit_pb2_grpc
+from argosy.channel_credentials import ChannelCredentials, open_aio_channel
 from argosy_agent.config import AgentConfig
 from argosy_client import ArgosyClient
 from argosy_cluster_agent.config import ClusterAgentConfig
@@ -25,6 +27,7 @@ from argosy_executor.config import ExecutorConfig
 from argosy_runtime.access.guard import CALLER, CallerSettings, Guard
 from argosy_runtime.config import load_config
 from argosy_runtime.grpc_server import GrpcServer, GrpcSettings
+from argosy_sampler.app import make_server
 from argosy_sampler.config import SamplerConfig
 from argosy_server.config import ServerConfig
 
@@ -268,6 +271,53 @@ async def test_chart_comes_up_with_tls_and_asks_who_calls(helm: str, tmp_path: P
         await server.stop(0)
     assert not documents_of(render_chart(helm, "--set", "security.create=false"), "Secret")
     assert not documents_of(render_chart(helm, *CHARTS["cluster"]), "Secret")
+
+
+@pytest.mark.parametrize("chart", ["agent", "agent that asks kubelets"])
+async def test_agent_of_the_chart_asks_for_permits_over_tls_by_a_token_of_its_own(
+    helm: str, tmp_path: Path, chart: str
+) -> None:
+    """Sampler, or cluster agent, and agent know each other by what the chart draws; who has no token is refused."""
+    rendered = render_chart(helm, *CHARTS[chart])
+    secrets = documents_of(rendered, "Secret")
+    part = "cluster-agent" if chart == "agent" else "sampler"
+    deployments = documents_of(rendered, "Deployment")
+
+    def read(name: str) -> Any:
+        """Return the configuration of a pod, with the secrets that it mounts as files."""
+        spec = deployments[f"argosy-{name}"]["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        values = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+        mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+        for volume in spec["volumes"]:
+            if "secret" in volume:
+                folder = tmp_path / name / volume["name"]
+                folder.mkdir(parents=True)
+                for key, content in secrets[volume["secret"]["secretName"]]["data"].items():
+                    (folder / key).write_bytes(base64.b64decode(content))
+                path = f"{mounts[volume['name']]}/"
+                values = {key: value.replace(path, f"{folder}/") for key, value in values.items()}
+        prefix = f"ARGOSY_{name.upper().replace('-', '_')}"
+        own = {f"{prefix}_GRPC_LISTEN": "127.0.0.1:0", f"{prefix}_GRPC_HEALTH_LISTEN": ""}
+        return load_config(CONFIGS[name.upper().replace("-", "_")], [], {**values, **own})
+
+    listening, agent = read(part), read("agent")
+    assert not listening.grpc.insecure
+    assert agent.sampler_address == "argosy-permits.argosy.svc:50051"
+    server, _ = make_server(listening.grpc, listening.access, cluster="kubernetes")
+    await server.start()
+    try:
+        codes = []
+        for metadata in (agent.credentials.metadata(server.address), ()):
+            async with open_aio_channel(server.address, agent.credentials, ()) as channel:
+                stream = permit_pb2_grpc.PermitServiceStub(channel).Session(metadata=metadata, timeout=5)
+                await stream.done_writing()
+                codes.append((await stream.code(), await stream.details()))
+    finally:
+        await server.stop(0)
+    # With its token it comes as far as a sampler that has not listed its cluster, as nobody runs it here.
+    assert codes[0] == (grpc.StatusCode.UNAVAILABLE, "the sampler has not yet listed the cluster's pods; dial again")
+    assert codes[1][0] == grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_roles_of_two_installations_do_not_collide(helm: str) -> None:

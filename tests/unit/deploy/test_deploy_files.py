@@ -247,12 +247,14 @@ def test_pod_loads_the_configuration_that_its_manifest_gives_it(pod: dict[str, A
 def test_pod_whose_event_loop_hangs_is_restarted(pod: dict[str, Any]) -> None:
     """An open port says nothing: the kernel takes connections for a process that does nothing any more.
 
-    Of servers health is asked where no caller can be in its way.
+    Of who is dialled, servers and samplers, health is asked where no caller can be in its way, and without TLS.
     """
     (container,) = pod["containers"]
-    listen = values_of(pod).get("ARGOSY_SERVER_GRPC_HEALTH_LISTEN", "0.0.0.0:50051")
+    values = values_of(pod)
+    listen = next((one for name, one in values.items() if name.endswith("_GRPC_HEALTH_LISTEN")), "0.0.0.0:50051")
     port = int(listen.rpartition(":")[2])
-    assert (port != 50051) == ("ARGOSY_SERVER_GRPC_LISTEN" in values_of(pod))
+    is_secured = any(name.endswith("_GRPC_CERTIFICATE_FILE") for name in values)
+    assert (port != 50051) == is_secured != any(name.endswith("_GRPC_INSECURE") for name in values)
     assert port in {one["containerPort"] for one in container["ports"]}
     for probe in ("startupProbe", "livenessProbe"):
         assert container[probe]["grpc"] == {"port": port, "service": LIVENESS_SERVICE}

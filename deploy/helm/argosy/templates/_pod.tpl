@@ -1,4 +1,4 @@
-{{- /* What every pod of ours has. Context: root, name (also the image's), args, env (YAML), resources, account, served, own (values with further env,
+{{- /* What every pod of ours has. Context: root, name (also the image's), args, env (YAML), resources, account, served, identity (the secret with it), permits (whether agents dial it), own (values with further env,
 volumes and volumeMounts), pods (what of the value `pods` is another for this one). */ -}}
 {{- define "argosy.pod" -}}
 {{- $pods := mergeOverwrite (deepCopy .root.Values.pods) (.pods | default dict) }}
@@ -90,6 +90,9 @@ spec:
         {{- with .identity }}
         - {name: identity, mountPath: /etc/argosy/identity, readOnly: true}
         {{- end }}
+        {{- if .permits }}
+        - {name: permits, mountPath: /etc/argosy/permits, readOnly: true}
+        {{- end }}
         {{- with (.own | default dict).volumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -97,6 +100,9 @@ spec:
     - {name: tmp, emptyDir: {sizeLimit: 64Mi}}
     {{- with .identity }}
     - {name: identity, secret: {secretName: {{ . }}}}
+    {{- end }}
+    {{- if .permits }}
+    - {name: permits, secret: {secretName: argosy-permits}}
     {{- end }}
     {{- with (.own | default dict).volumes }}
     {{- toYaml . | nindent 4 }}
