@@ -74,9 +74,11 @@ spec:
       spec:
         restartPolicy: Never
         nodeSelector: {{{selector}}}
+        securityContext: {{runAsNonRoot: true, runAsUser: 65534, seccompProfile: {{type: RuntimeDefault}}}}
         containers:
           - name: main
             image: busybox:1.36
+            securityContext: {{allowPrivilegeEscalation: false, capabilities: {{drop: [ALL]}}}}
             resources: {{requests: {{cpu: "1", memory: 64Mi}}}}
 """
 

@@ -1,6 +1,7 @@
 """`argosy run`: what it submits, shows and ends with."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from argosy_cli.commands import logs
 from argosy_cli.commands.run import read_array
 from argosy_core.job.reading.group_spec import read_group_bag
 from argosy_core.job.reading.pod_groups import PodGroup
+from argosy_core.job.reading.policy import PodLevel, PodRights
 from argosy_core.job.reading.spec import SpecLimits, read_bag
 from argosy_testkit.fake_api import FakeApi
 
@@ -47,6 +49,20 @@ def test_run_needs_no_manifest_and_shows_the_log(ended: FakeApi, argosy: Any) ->
         "requests": {"cpu": "4", "memory": "2Gi", "nvidia.com/gpu": 1},
         "limits": {"memory": "2Gi", "nvidia.com/gpu": 1},
     }
+
+
+def test_run_keeps_to_the_level_restricted_unless_root_is_wanted(ended: FakeApi, argosy: Any, tmp_path: Path) -> None:
+    """Any queue takes what it makes, a script included; `--root` leaves user and rights to the image."""
+    script = tmp_path / "work.sh"
+    script.write_text("#!/bin/sh\n")
+    assert argosy("run", "--script", str(script)).code == 0
+    assert argosy("run", "--root", "--", "true").code == 0
+    limits = replace(SpecLimits(), rights=PodRights(level=PodLevel.RESTRICTED))
+    modest, root = (
+        read_bag([json.dumps(manifest).encode() for manifest in bag], limits).violations for bag in bags(ended)
+    )
+    assert modest == ()
+    assert {one.field.rpartition(".")[2] for one in root} >= {"runAsNonRoot", "drop"}
 
 
 def test_run_has_a_default_image_and_makes_the_default_queue(ended: FakeApi, argosy: Any) -> None:

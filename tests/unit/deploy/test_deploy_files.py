@@ -1,8 +1,10 @@
 """Compose file, image file and manifests: every setting in them is one that our services know."""
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from argosy_cli.commands.admin_log import setup_log
 from argosy_cli.options import Settings
 from argosy_cluster_agent.config import ClusterAgentConfig
 from argosy_core.errors import BackendUnavailable
+from argosy_core.job.reading.policy import PodLevel, PodRights
+from argosy_core.job.reading.spec import SpecLimits, read_bag
 from argosy_executor.config import ExecutorConfig
 from argosy_runtime.config import load_config
 from argosy_runtime.grpc_server import LIVENESS_SERVICE
@@ -76,6 +80,27 @@ def test_service_loads_the_configuration_that_compose_gives_it(name: str) -> Non
     """No variable is misspelt, and none that a service needs is missing."""
     given = SERVICES[name].get("environment", {})
     check_environment({key: filled(value) for key, value in given.items()})
+
+
+def test_queues_of_secured_installations_begin_at_the_level_restricted() -> None:
+    """Whatever takes jobs in compose and kustomize says so; more is granted by policies of queues."""
+    (base,) = [pod.values[0] for pod in PODS if "ARGOSY_SERVER_API_POD_SECURITY_LEVEL" in values_of(pod.values[0])]
+    composed = {key: filled(value) for key, value in SERVICES["api"]["environment"].items()}
+    for values in (values_of(base), composed):
+        own = {key: value for key, value in values.items() if key.startswith("ARGOSY_SERVER_")}
+        config = load_config(ServerConfig, [], own)
+        assert (config.role, config.api.pod_security_level) == ("api", "restricted")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_example_is_fit_for_a_secured_installation(path: Path) -> None:
+    """What the pages tell a newcomer to submit keeps to the level restricted, pods of groups and of others included."""
+    spec = yaml.safe_load(path.read_text(encoding="utf-8"))["spec"]
+    pods = [{"apiVersion": "v1", "kind": "Pod", **group["template"]} for group in spec.get("groups", ())]
+    limits = replace(SpecLimits(), rights=PodRights(level=PodLevel.RESTRICTED))
+    for pod in pods or [None]:
+        bag = [*spec["manifests"], *([pod] if pod else [])]
+        assert read_bag([json.dumps(one).encode() for one in bag], limits).violations == ()
 
 
 def test_variables_of_the_compose_file_are_those_of_the_settings_file() -> None:

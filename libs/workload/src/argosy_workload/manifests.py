@@ -29,6 +29,7 @@ MAX_BATCH_SIZE: Final = 1000
 """Most jobs of one submission: a request carries no more items."""
 IMAGE: Final = "busybox:stable"
 """Image of the pods; simulated clusters run none."""
+_NOBODY: Final = 65534
 _DIGITS: Final = 3
 _SHORTEST_S: Final = 0.001
 
@@ -68,7 +69,8 @@ def pod_manifest(
 ) -> dict[str, Any]:
     """Return the manifest of a pod of a shape.
 
-    Requests equal limits, GPU models become required node affinity, a platform a node selector.
+    Requests equal limits, GPU models become required node affinity, a platform a node selector. It keeps to the level
+    restricted, so that any queue takes it.
 
     Args:
         shape: What it asks for.
@@ -83,10 +85,12 @@ def pod_manifest(
         "name": "main",
         "image": image,
         "resources": {"requests": amounts, "limits": amounts},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     if environment:
         container["env"] = [{"name": name, "value": value} for name, value in environment.items()]
-    spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+    of_pod = {"runAsNonRoot": True, "runAsUser": _NOBODY, "seccompProfile": {"type": "RuntimeDefault"}}
+    spec: dict[str, Any] = {"restartPolicy": "Never", "securityContext": of_pod, "containers": [container]}
     if selector := shape.node_selector():
         spec["nodeSelector"] = selector
     if shape.gpu_models:

@@ -69,6 +69,16 @@ def test_restricted_level_names_everything_that_a_pod_must_give_up() -> None:
             for key in ("runAsNonRoot", "allowPrivilegeEscalation", "seccompProfile", "capabilities.drop")
         ),
     }
+    limits = replace(SpecLimits(), rights=restricted.rights)
+    found = read_bag([json.dumps(pod()).encode()], limits).violations
+    told = {one.field.rpartition("securityContext.")[2]: one.description for one in found}
+    for key, line in (
+        ("runAsNonRoot", "add `runAsNonRoot: true`"),
+        ("allowPrivilegeEscalation", "add `allowPrivilegeEscalation: false`"),
+        ("seccompProfile", "add `seccompProfile: {type: RuntimeDefault}`"),
+        ("capabilities.drop", "add `capabilities: {drop: [ALL]}`"),
+    ):
+        assert line in told[key], "whoever is refused is told what to write"
     assert faults(restricted, pod(container={"securityContext": MODEST})) == []
     of_pod = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     own = {key: MODEST[key] for key in ("allowPrivilegeEscalation", "capabilities")}

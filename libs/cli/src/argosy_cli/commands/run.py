@@ -59,6 +59,7 @@ _LEAST_BYTES: Final = 1 << 20
 """Less memory than this, without a unit, is a unit that was forgotten."""
 _MOST_MEMBERS: Final = 1000
 _SCRIPT_DIRECTORY: Final = "/argosy"
+_NOBODY: Final = 65534  # the user of that name in nearly every image; no file is its own
 _RANGE: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,30}[a-z0-9])?")
 
@@ -223,6 +224,11 @@ def _member_options(command: Callable[..., int]) -> Callable[..., int]:
     help=f"Local file (at most {_MOST_SCRIPT_BYTES // 1000} kB) that travels along in a config map and is run, with the"
     " command behind -- as its arguments.",
 )
+@click.option(
+    "--root",
+    is_flag=True,
+    help="Run it as the image's own user, root in most, with a container's usual rights; the queue must allow it.",
+)
 @click.option("--name", default="run", show_default=True, help="Name of the pod, and of the job set.")
 @click.option(
     "--priority", type=click.IntRange(-(2**31), 2**31 - 1), default=0, help="Order in the queue, higher first."
@@ -244,6 +250,8 @@ def run(context: click.Context, /, *, watch: bool, queue: str, after: tuple[str,
     Arrays are followed by their counts, and end with exit code 5 if a job of theirs failed. Where not the command
     failed but its submit, its placement or its cluster, or where an option is wrong, the exit code is 125. Ctrl-C asks
     whether to cancel: no goes on following, and Ctrl-C again leaves the job to itself.
+
+    It runs as user 65534 and without rights that programs rarely need, as the level restricted wants it, unless --root.
     """
     settings = settings_of(context)
     drafts = make_drafts(queue or DEFAULT_QUEUE, context.meta["argosy.command"], **what)
@@ -365,6 +373,7 @@ def _manifests(  # noqa: PLR0913 - one parameter per option
     gpu: int,
     variables: tuple[str, ...],
     script: Path | None,
+    root: bool = False,
 ) -> list[dict[str, Any]]:
     env = []
     if index is not None:
@@ -385,6 +394,13 @@ def _manifests(  # noqa: PLR0913 - one parameter per option
         "resources": {"requests": {"cpu": cpu, "memory": mem, **devices}, "limits": {"memory": mem, **devices}},
     }
     spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+    if not root:
+        spec["securityContext"] = {
+            "runAsNonRoot": True,
+            "runAsUser": _NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

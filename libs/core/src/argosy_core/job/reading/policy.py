@@ -424,18 +424,31 @@ def check_restricted(
         settings = _settings_of(container)
         where = f"{place}.securityContext"
         if settings.get("runAsNonRoot", own.get("runAsNonRoot")) is not True:
-            findings.add(f"{where}.runAsNonRoot", "must be true at the level restricted, here or in the pod's")
+            findings.add(
+                f"{where}.runAsNonRoot",
+                "must be true at the level restricted: add `runAsNonRoot: true`, here or to the pod's securityContext,"
+                " and `runAsUser: 65534`, or another, if the image's user is root",
+            )
         if is_windows:
             continue
         if settings.get("allowPrivilegeEscalation") is not False:
-            findings.add(f"{where}.allowPrivilegeEscalation", "must be false at the level restricted")
+            findings.add(
+                f"{where}.allowPrivilegeEscalation",
+                "must be false at the level restricted: add `allowPrivilegeEscalation: false`",
+            )
         if settings.get("seccompProfile", own.get("seccompProfile")) is None:
-            findings.add(f"{where}.seccompProfile", "must be set at the level restricted, here or in the pod's")
+            findings.add(
+                f"{where}.seccompProfile",
+                "must be set at the level restricted: add `seccompProfile: {type: RuntimeDefault}`, here or to the"
+                " pod's securityContext",
+            )
         capabilities = settings.get("capabilities")
         given = capabilities if isinstance(capabilities, dict) else {}
         dropped, added = given.get("drop"), given.get("add")
         if not isinstance(dropped, list) or "ALL" not in dropped:
-            findings.add(f"{where}.capabilities.drop", "must hold ALL at the level restricted")
+            findings.add(
+                f"{where}.capabilities.drop", "must hold ALL at the level restricted: add `capabilities: {drop: [ALL]}`"
+            )
         if isinstance(added, list) and any(one != "NET_BIND_SERVICE" for one in added):
             findings.add(f"{where}.capabilities.add", "may hold NET_BIND_SERVICE alone at the level restricted")
 
