@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.autoscale import DemandHistory
+from argosy_core.autoscale import DemandHistory, PredictorSettings
 
 Floats = npt.NDArray[np.float64]
 WINDOW = 48
@@ -29,9 +29,9 @@ def read_trace(path: Path) -> Floats:
         return np.array([[float(one) for one in line.split(",")] for line in lines if line[:1].isdigit()])
 
 
-def predicted(demand: Floats, units: int, step_s: float) -> Floats:
-    """Return the sizes that the predictor gives."""
-    history = DemandHistory(units)
+def predicted(demand: Floats, units: int, step_s: float, short_ratio: float | None = None) -> Floats:
+    """Return the sizes that the predictor gives, with its defaults or short for another part of the time."""
+    history = DemandHistory(units, None if short_ratio is None else PredictorSettings(short_ratio=short_ratio))
     slots = history.add(len(demand))
     bounds = np.full(len(slots), 1), np.full(len(slots), units)
     sizes = np.ones_like(demand)
