@@ -1,13 +1,15 @@
 """Prints, as JSON, how fairly cores are shared over time by queues side by side and in trees, and what a choice costs.
 
-Usage: python tests/benchmarks/fair_tree.py [--cores N,N,...] [--queues N,N,...]
+Usage: python tests/benchmarks/fair_tree.py [--cores N,N,...] [--queues N,N,...] [--minutes N]
 
 Jobs of one core and up to 120 s fill the pool, all queues always have more, and every second what came free is given by
 the rule that leaders use (`queueing.walk`), with a half time of 300 s: for 100 minutes, or in a large pool three times.
 Of each number of queues one world is flat, and one has branches of ten, which have the weights 1, 2 and 3 in turn.
 
-Reported: Jain's index of the cores that each queue had over time by its fair share, the largest lack of any queue's
-share in cores, and the processor's time for a choice.
+Reported: Jain's index of the cores that each queue had over time by its fair share, the same if each branch had in the
+long run the whole jobs that the rule gives it and its queues took turns evenly (`jain_whole_jobs`), the largest lack
+of any queue's share in cores, and the processor's time for a choice. Whole jobs come to less than 1: the next one goes
+to the branch whose jobs with it are fewest by weight, which rounds as the method of D'Hondt does, in favour of weight.
 """
 
 import argparse
@@ -23,12 +25,12 @@ from argosy_core.scheduler.memory.branches import Branches
 
 _HALF_TIME_S = 300.0
 _BRANCH = 10
-_STEPS = 6000
-"""Seconds, of which the first tenth does not count."""
+_MINUTES = 100
+"""The first tenth does not count."""
 _LONGEST_S = 120
 
 
-def measure(cores: int, queue_count: int, *, has_tree: bool) -> dict[str, Any]:
+def measure(cores: int, queue_count: int, *, has_tree: bool, minutes: int = _MINUTES) -> dict[str, Any]:
     """Return the figures of one world."""
     branches = Branches()
     branch_count = queue_count // _BRANCH if has_tree else 0
@@ -39,7 +41,7 @@ def measure(cores: int, queue_count: int, *, has_tree: bool) -> dict[str, Any]:
     branches.parents = {int(leaf): f"q{(leaf - branch_count) // _BRANCH}" for leaf in leaves} if has_tree else {}
     branches.arrange({index: f"q{index}" for index in range(count)}, flow)
     share = _shares(branches, weight)[leaves] * cores
-    steps = _STEPS if cores < 100_000 else 3
+    steps = 60 * minutes if cores < 100_000 else 3
     rng = np.random.default_rng(1)
     ends = np.zeros((steps + _LONGEST_S + 1, count), dtype=np.int64)
     held, had, choice_s = np.zeros(count, dtype=np.int64), np.zeros(count), []
@@ -84,10 +86,27 @@ def measure(cores: int, queue_count: int, *, has_tree: bool) -> dict[str, Any]:
         "cores": cores,
         "queues": queue_count,
         "levels": 2 if has_tree else 1,
-        "jain": round(float(ratios.sum() ** 2 / (ratios.size * (ratios**2).sum())), 6),
+        "jain": round(_jain(ratios), 6),
+        "jain_whole_jobs": round(
+            _jain(_whole_jobs(cores, top := weight[:branch_count] if has_tree else weight) / top), 6
+        ),
         "largest_lack_cores": round(float((share - had[leaves] / steps).max()), 3),
         "choice_ms": round(1e3 * float(np.median(choice_s)), 1),
     }
+
+
+def _jain(ratios: np.ndarray) -> float:
+    """Return Jain's index."""
+    return float(ratios.sum() ** 2 / (ratios.size * (ratios**2).sum()))
+
+
+def _whole_jobs(cores: int, weight: np.ndarray) -> np.ndarray:
+    """Return how many jobs of one core each of those side by side runs, in the mean over turns where the rule ties."""
+    most = int(np.ceil(cores * weight.max() / weight.sum())) + 1
+    keys = np.arange(1, most + 1)[:, None] / weight
+    last = np.sort(keys, axis=None)[cores - 1]
+    before, tied = (keys < last).sum(axis=0), (keys == last).sum(axis=0)
+    return np.asarray(before + tied * (cores - before.sum()) / tied.sum())
 
 
 def _jobs(queue_count: int, job_count: int) -> Filled:
@@ -112,9 +131,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cores", default="640,1000000")
     parser.add_argument("--queues", default="10,100,1000")
+    parser.add_argument("--minutes", type=int, default=_MINUTES)
     given = parser.parse_args()
     worlds = [
-        measure(cores, queues, has_tree=has_tree)
+        measure(cores, queues, has_tree=has_tree, minutes=given.minutes)
         for cores in map(int, given.cores.split(","))
         for queues in map(int, given.queues.split(","))
         for has_tree in (False, True)
