@@ -10,8 +10,9 @@ With `--ahead` units a pod that must grow is given so many more than the predict
 more than twice as many above it; with 0 it follows the goal. `in_time` is with an API server that is never busy;
 `by_pods` says what is throttled if so many pods share one, those that lack most first, and the others in later steps.
 `begin_s` is how long the patches of the first step of 10,000 pods take, which all begin with one unit; `burst_s` the
-same of the busiest step after the first hour. `same_by_price` is what the predictor holds, following its goal, if it
-may be short as rarely as that way of asking comes to.
+same of the busiest step after the first hour.
+
+`same_by_price` is what the predictor holds, following its goal, if it may be short as rarely as that way comes to.
 """
 
 import argparse

@@ -5,18 +5,24 @@ Usage: python tests/benchmarks/permits.py [PODS ...]; `permits_noted.py` is the 
 A process serves permits as a sampler does; this one plays ten agents. Pods want one to eight units at random, twenty to
 a node that has room for five each, so that about one request in ten is granted in part and pushed later. `rate` is
 reached when every agent asks again as soon as it is answered, for a tenth of its pods at a time; `latency` is from the
-write of a request to the read of its answer while all agents ask for 5,000 permits a second, ten pods a message.
+write of a request to the read of its answer while all agents ask for 5,000 permits a second, ten pods a message: an
+even stream that waits for no answer, not a burst of all pods.
+
+`busy_ratio` is the processor time that the sampler takes then, and `starved_ratio` the part of that time in which its
+event loop could have run and other work did: where it is not next to nothing, the quantiles are the machine's.
 """
 
 import asyncio
 import itertools
 import json
 import multiprocessing
+import os
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,10 +85,15 @@ async def _serve(pods: int, pipe: Connection) -> None:
     pipe.send(server.address)
     async with asyncio.TaskGroup() as group:
         ticking = group.create_task(servicer.run())
-        await asyncio.to_thread(pipe.recv)
+        while await asyncio.to_thread(pipe.recv):
+            pipe.send((time.process_time(), waited_s()))
         ticking.cancel()
-    pipe.send(time.process_time())
     await server.stop(0)
+
+
+def waited_s() -> float:
+    """Return how long the thread of this process's event loop was ready to run, and another ran instead, seconds."""
+    return int(Path(f"/proc/self/task/{os.getpid()}/schedstat").read_text().split()[1]) / 1e9
 
 
 def _process(pods: int, pipe: Connection) -> None:
@@ -188,8 +199,13 @@ async def paced(agent: Agent, until_s: float) -> None:
         next_s += gap_s
 
 
-async def measure(agents: Sequence[Agent], seconds: float = SECONDS) -> tuple[float, np.ndarray]:
-    """Return permits per second flat out, then seconds from request to permit at the rate; the agents have begun."""
+async def measure(
+    agents: Sequence[Agent], seconds: float = SECONDS, mark: Callable[[], None] = lambda: None
+) -> tuple[float, np.ndarray]:
+    """Return permits per second flat out, then seconds from request to permit at the rate; the agents have begun.
+
+    `mark` is called where the rate begins and where it ends.
+    """
     async with asyncio.TaskGroup() as group:
         reading = [group.create_task(agent.read()) for agent in agents]
         begun_s = time.perf_counter()
@@ -197,7 +213,9 @@ async def measure(agents: Sequence[Agent], seconds: float = SECONDS) -> tuple[fl
         rate = sum(given) / (time.perf_counter() - begun_s)
         for agent in agents:
             agent.waits.clear()
+        mark()
         await asyncio.gather(*(paced(agent, time.perf_counter() + seconds) for agent in agents))
+        mark()
         await asyncio.sleep(0.5)
         waits = np.array([wait for agent in agents for wait in agent.waits])
         for task in reading:
@@ -205,17 +223,29 @@ async def measure(agents: Sequence[Agent], seconds: float = SECONDS) -> tuple[fl
     return rate, waits
 
 
-async def _play(address: str, pods: int) -> dict[str, float]:
+async def _play(address: str, pods: int, pipe: Connection) -> dict[str, float]:
     channels = [open_channel(address, ChannelCredentials()) for _ in range(AGENTS)]
     share = pods // AGENTS
     agents = [Agent(channel, number, make_uids(number * share, share)) for number, channel in enumerate(channels)]
     for agent in agents:
         await agent.greet()
         await agent.join()
-    rate, waits = await measure(agents)
+    marks: list[tuple[float, float, float]] = []
+
+    def mark() -> None:
+        pipe.send(True)
+        marks.append((*pipe.recv(), time.perf_counter()))
+
+    rate, waits = await measure(agents, mark=mark)
     for channel in channels:
         await channel.close()
-    return {"pods": pods, **figures_of(rate, waits)}
+    cpu_s, late_s, elapsed_s = np.subtract(marks[1], marks[0]).tolist()
+    return {
+        "pods": pods,
+        **figures_of(rate, waits),
+        "busy_ratio": round(cpu_s / elapsed_s, 2),
+        "starved_ratio": round(late_s / elapsed_s, 2),
+    }
 
 
 def figures_of(rate: float, waits: np.ndarray, seconds: float = SECONDS) -> dict[str, float]:
@@ -236,9 +266,8 @@ def main() -> None:
         process = context.Process(target=_process, args=(pods, theirs))
         process.start()
         address = ours.recv()
-        figures = asyncio.run(_play(address, pods))
-        ours.send(None)
-        figures["server_cpu_s"] = round(ours.recv(), 2)
+        figures = asyncio.run(_play(address, pods, ours))
+        ours.send(False)
         process.join()
         print(json.dumps(figures))  # noqa: T201 - the result of the program
 
