@@ -58,7 +58,7 @@ KEEP_LOST_LAYOUT = with_rules(POD_LAYOUT, RetryRules(replaced_members=ReplacedMe
 """One pod, replaced while the others of its run go on if it is lost, not if it fails."""
 LAYOUTS = (POD_LAYOUT, BAG_LAYOUT, RETRY_LAYOUT, LOST_LAYOUT, REPLACE_LAYOUT, KEEP_LOST_LAYOUT)
 """All, by their index in a plan."""
-_MOST_CLASSES = 100
+_MOST_CLASSES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
