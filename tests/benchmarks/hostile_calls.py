@@ -124,11 +124,12 @@ async def call_legally(address: str, kinds: list[str]) -> dict[str, list[float]]
     await asyncio.wait(
         [asyncio.ensure_future(asyncio.to_thread(sys.stdin.read)), *legal], return_when=asyncio.FIRST_COMPLETED
     )
-    for task in legal:
-        task.cancel()
+    cancelled = [task for task in legal if task.cancel()]
     ended = await asyncio.gather(*legal, return_exceptions=True)
-    for error in ended:
-        if isinstance(error, Exception) and not isinstance(error, asyncio.CancelledError):
+    for task, error in zip(legal, ended, strict=True):
+        # A call that was being made when its task was cancelled may say so by an error of its own.
+        is_ours = isinstance(error, grpc.aio.AioRpcError) and error.code() == grpc.StatusCode.CANCELLED
+        if isinstance(error, Exception) and not (task in cancelled and is_ours):
             raise error
     return found
 
