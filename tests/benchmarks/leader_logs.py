@@ -1,6 +1,7 @@
 """Prints, as JSON, what the leader makes of a log of jobs in virtual time: the figures of `backfill.py`, of the mesh.
 
 Usage: python tests/benchmarks/leader_logs.py LOG [--processors N] [--jobs N] [--policy NAME...] [--estimates NAME]
+           [--choice N]
 
 A log is in the Standard Workload Format; its machine is one node of one cluster. Leader, sampler, executor and cluster
 decide and act as they do in `argosy simulate`, with default settings but no cap. Estimates are time limits, too, but
@@ -8,7 +9,8 @@ for `none` and `days`: nothing is said, or five days of every job, and run times
 many job sets as --classes says: bands of run time, with a noise of --noise octaves.
 
 Policies are settings of the round: `submit` and `smallest-area` are orders within a queue; `short-waits` and `full-use`
-begin what has room in submit order, and choose who is promised a start among those of smallest area.
+begin what has room in submit order, and choose who is promised a start among those of smallest area, `--choice` many
+if it is given.
 
 - `utilisation`, `mean_wait_s`, `max_wait_s`, `slowdown`: as of `backfill.py`.
 - `broken_firm`: firm promises that could not be kept; `promises`: all that was counted of promises.
@@ -61,17 +63,19 @@ def in_bands(workload: Workload, class_count: int, noise: float) -> Workload:
     )
 
 
-def measure(workload: Workload, nodes: NodeSet, policy: str) -> dict[str, object]:
-    """Return the figures of a log under one policy."""
+def measure(workload: Workload, nodes: NodeSet, policy: str, *, choice: int | None = None) -> dict[str, object]:
+    """Return the figures of a log under one policy, with another `promise_choice` if one is given."""
+    settings = POLICIES[policy] if choice is None else {**POLICIES[policy], "promise_choice": choice}
     processors = sum(dict(model.allocatable)["cpu"] for model in nodes.models) / 1000
     begun_s = time.process_time()
-    done = simulate(workload, nodes, round_settings=POLICIES[policy])
+    done = simulate(workload, nodes, round_settings=settings)
     records, run_s = done.records, workload.run_s
     wait_s = records.running_s - records.submit_s
     cores = np.array([dict(shape.requests)["cpu"] / 1000 for shape in workload.shapes])[workload.shape]
     return {
         "jobs": len(workload),
         "policy": policy,
+        "promise_choice": settings.get("promise_choice", 1),
         "utilisation": round(float((cores * run_s).sum() / (processors * done.virtual_s)), 4),
         "mean_wait_s": round(float(wait_s.mean())),
         "max_wait_s": round(float(wait_s.max())),
@@ -91,6 +95,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, help="only the first so many jobs")
     parser.add_argument("--policy", nargs="+", choices=sorted(POLICIES), default=list(POLICIES))
     parser.add_argument("--estimates", choices=[*ESTIMATES, "days"], default="exact", help="what is said of run times")
+    parser.add_argument("--choice", type=int, help="promise_choice instead of the policies' own")
     parser.add_argument("--classes", type=int, default=200)
     parser.add_argument("--noise", type=float, default=1.0)
     chosen = parser.parse_args()
@@ -108,7 +113,11 @@ def main() -> int:
     if chosen.estimates == "days":
         workload = in_bands(workload, chosen.classes, chosen.noise)
     for policy in chosen.policy:
-        line = {"log": Path(chosen.log).name, "estimates": chosen.estimates, **measure(workload, nodes, policy)}
+        line = {
+            "log": Path(chosen.log).name,
+            "estimates": chosen.estimates,
+            **measure(workload, nodes, policy, choice=chosen.choice),
+        }
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
     return 0
