@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from argosy_core.errors import BackendUnavailable
 from argosy_local.security import make_secrets
-from argosy_runtime.access.tokens import TokenFile
+from argosy_runtime.access.tokens import TokenFile, read_tokens
 
 
 def test_secrets_are_their_owner_s_and_last(tmp_path: Path) -> None:
@@ -37,6 +38,19 @@ def test_users_are_added_to_the_servers_file(tmp_path: Path) -> None:
     admin = TokenFile(str(secrets.tokens_file)).find(sent[1].removeprefix("Bearer "))
     assert admin is not None
     assert admin.name == "admin"
+
+
+def test_a_line_can_be_added_to_the_servers_file_by_hand(tmp_path: Path) -> None:
+    """What `argosy admin token` prints stands below the entries that are there, also in an earlier version's mesh."""
+    secrets = make_secrets(tmp_path / "secrets", [])
+    entries = [{"name": "admin", "groups": [], "sha256": "a" * 64}]
+    for text in (secrets.tokens_file.read_text(), json.dumps({"tokens": entries})):
+        secrets.tokens_file.write_text(text)
+        secrets.add_token("alice")
+        with secrets.tokens_file.open("a") as file:
+            file.write('- {"name": "bob", "sha256": "' + "b" * 64 + '"}\n')
+        names = [one.name for one in read_tokens([secrets.tokens_file.read_bytes()], where="it").values()]
+        assert names == ["admin", "alice", "bob"]
 
 
 def test_machine_without_openssl_is_told_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,9 @@ ADMINISTRATOR: Final = "admin"
 """Who may do everything in a secured mesh of this machine."""
 _INSTALLATION: Final = "argosy"
 _DAYS: Final = 365
+_FIRST_LINES: Final = (
+    "# Who may call; servers read changes within seconds. `argosy admin token` draws tokens.\ntokens:\n"
+)
 _SERVED: Final = frozenset({"api", "relay", "leader", "sampler", "combined"})
 
 
@@ -81,11 +84,11 @@ class MeshSecrets:
         """
         token, path = new_token(), self.folder / f"{name}-token"
         _write(path, token)
-        entries = (
-            json.loads(self.tokens_file.read_text(encoding="utf-8"))["tokens"] if self.tokens_file.exists() else []
-        )
-        entries.append({"name": name, "groups": list(groups), "sha256": hash_token(token)})
-        _write(self.tokens_file, json.dumps({"tokens": entries}))
+        text = self.tokens_file.read_text(encoding="utf-8") if self.tokens_file.exists() else _FIRST_LINES
+        if text.startswith("{"):  # one line of JSON, as earlier versions wrote it, which nobody can add a line to
+            text = _FIRST_LINES + "".join(f"- {json.dumps(entry)}\n" for entry in json.loads(text)["tokens"])
+        entry = {"name": name, "groups": list(groups), "sha256": hash_token(token)}
+        _write(self.tokens_file, f"{text}- {json.dumps(entry)}\n")
         return path
 
 
