@@ -89,8 +89,10 @@ def place(has: np.ndarray, asked: np.ndarray, score: str) -> np.ndarray:
         world.define_class(class_id, **{name: amount for name, amount in zip(NAMES, one, strict=True) if amount})
     which = which.reshape(-1)
     for begin in range(0, which.size, BATCH):
-        for class_id, count in zip(*np.unique(which[begin : begin + BATCH], return_counts=True), strict=True):
-            world.submit(int(count), class_id=int(class_id) + 1)
+        batch = which[begin : begin + BATCH].tolist()  # in the order of arrival, as the first fit has them
+        rows = np.concatenate([world.grow(1, class_id=class_id + 1) for class_id in batch])
+        world.store.submit(world.store.next_change_id(), rows, round(world.now_s * 1e6))
+        world.take()
         world.now_s += 1.0
         world.round()
     idle = 0

@@ -165,6 +165,19 @@ def least(pod: PodView, node: NodeView) -> float:
     return 100 * sum(shares) / len(shares)
 
 
+def devices_free(pod: PodView, node: NodeView) -> float:
+    """Plain meaning of keep-devices."""
+    there = {name for name in node.allocatable if name not in {"cpu", "memory", "pods"} and node.allocatable[name] > 0}
+    asked = {name for name in pod.requests if name not in {"cpu", "memory", "pods"}}
+    shares = [
+        max(0.0, (node.free.get(name, 0) - pod.requests.get(name, 0)) / node.allocatable[name])
+        if node.allocatable.get(name, 0) > 0
+        else 0.0
+        for name in sorted(asked or there)
+    ]
+    return -100 * sum(shares) / max(1, len(shares))
+
+
 PLAIN = Framework(
     [
         *(
@@ -174,6 +187,7 @@ PLAIN = Framework(
             )
         ),
         Registration(point=Point.SCORE, name="least-allocated", function=per_node_score(least)),
+        Registration(point=Point.SCORE, name="keep-devices", function=per_node_score(devices_free), weight=1.5),
     ]
 )
 

@@ -75,9 +75,12 @@ async def test_health_follows_the_cluster_and_no_leader(host: ClusterHost) -> No
         group.create_task(
             life.run(lambda life: start(life, config, cluster=InProcessCluster(host, "one"), set_serving=told.put))
         )
-        assert await told.get()
+        while not await told.get():  # on a busy machine the first answer may be late, too
+            pass
         host.inject(Fault(kind="unavailable", count=1 << 30))
-        assert not await told.get()
+        while await told.get():
+            pass
         host.engine.faults.take("unavailable", 1 << 30)
-        assert await told.get()
+        while not await told.get():
+            pass
         life.request_stop()

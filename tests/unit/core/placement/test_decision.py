@@ -77,6 +77,14 @@ def run(pool: CandidatePool, *class_ids: int, m: int = 3, seed: int = 0) -> list
     return chosen(decide(pool, np.array(class_ids, np.int32), m, np.random.default_rng(seed)))
 
 
+@pytest.mark.parametrize(("devices", "nodes"), [((), [7, 8, 7, 8]), ((0,), [7, 7, 7, 7])])
+def test_runs_that_ask_for_devices_fill_the_best_node_first(devices: tuple[int, ...], nodes: list[int]) -> None:
+    """Others fall back by what a node was given: 100 points less a quarter are fewer than 90."""
+    pool = CandidatePool(np.zeros(1, np.int32), np.array([[1, 1]], np.int64), devices=devices)
+    pool.add(0, np.zeros(1, np.int32), answer({7: 4, 8: 4}, [(7, 100.0), (8, 90.0)]))
+    assert [one[0][1] for one in run(pool, 0, 0, 0, 0, m=1)] == nodes
+
+
 def test_best_candidate_over_all_clusters_comes_first_and_the_others_from_its_cluster() -> None:
     """As many as m; who loses the first finds another in the same commit."""
     pool = pool_of(

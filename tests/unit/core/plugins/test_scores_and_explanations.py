@@ -62,6 +62,20 @@ def test_least_allocated_counts_an_accelerator_only_for_pods_that_ask_for_one() 
     assert score("least-allocated", nodes, half, {**half, "example.com/gpu": 3}) == [[50.0], [41.67]]
 
 
+def test_keep_devices_takes_off_what_stays_free_of_the_devices_asked_for() -> None:
+    """Nodes with 8 GPUs, with 2, and with none: a pod with a GPU leaves 7 of 8, or 1 of 2; one without, all of them."""
+    plain = {"cpu": 4000, "memory": 8 * GI}
+    nodes = [
+        NodeSpec(name="eight", total={**plain, "example.com/gpu": 8}),
+        NodeSpec(name="two", total={**plain, "example.com/gpu": 2, "example.com/nic": 1, "ephemeral-storage": 9 * GI}),
+        NodeSpec(name="none", total=plain),
+    ]
+    scores = score("keep-devices", nodes[:2], {"cpu": 1}, {"cpu": 1, "example.com/gpu": 1})
+    assert scores == [[-100.0, -100.0], [-87.5, -50.0]]
+    assert score("keep-devices", nodes, {"cpu": 1}) == [[-100.0, -100.0, 0.0]]
+    assert score("keep-devices", nodes[2:], {"cpu": 1}) == [[0.0]]
+
+
 def test_lost_opportunity_is_what_is_left_on_the_node() -> None:
     """The seed's example: 72 cores and 128 GB, a pod of 50 cores and 32 GB, lost are 22 cores and 96 GB."""
     nodes = [NodeSpec(name="node", total={"cpu": 72_000, "memory": 128 * GB})]

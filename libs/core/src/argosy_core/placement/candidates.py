@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import find_begins, true_places
+from argosy_core.arrays import find_begins, has_true, true_places
 from argosy_core.errors import InvalidRequest, NotFound
 from argosy_core.framework import DECISION, CandidateCycle, Entries, Fault, Framework, Point
 from argosy_core.job.reading.classes import HostPort, SchedulingClass
@@ -85,7 +85,8 @@ class DecisionProfile:
     """Filters and scores over the candidates of all clusters; scores are added to the samplers' scores."""
     spread: bool = True
     """A node's score shrinks with what it has been given in this round, so that runs spread as the sampling score
-    means them to. False keeps scores as sampled: fill the best node first (packing profiles)."""
+    means them to; those that ask for devices fill the best node first. False keeps all scores as sampled (packing
+    profiles)."""
 
 
 @dataclass(slots=True)
@@ -102,6 +103,8 @@ class CandidateQueue:
     """Where the candidates of the class end."""
     begin: int = 0
     """Where they begin."""
+    spreads: bool = True
+    """Whether a candidate falls behind others by what it is given: see `DecisionProfile.spread`."""
     heap: list[tuple[int, int, int, int]] = field(default_factory=list)
     """(key now, key as sampled, entry, stamp of the entry when it was last known to fit)."""
 
@@ -116,6 +119,7 @@ class CandidatePool:
         ports: Host ports that a pod of each class takes, by class id; those that take none may be left out.
         definition: Returns the class of an id, for plugins.
         cluster_names: Names of the clusters by number, for plugins.
+        devices: Columns of `requests` that are devices: classes that ask for one fill the best node first.
     """
 
     def __init__(
@@ -127,6 +131,7 @@ class CandidatePool:
         ports: Mapping[int, tuple[HostPort, ...]] | None = None,
         definition: Callable[[int], SchedulingClass] | None = None,
         cluster_names: Sequence[str] = (),
+        devices: Sequence[int] = (),
     ) -> None:
         """Start without candidates."""
         if len(class_ids) != len(requests):
@@ -137,6 +142,7 @@ class CandidatePool:
         self._ports = ports or {}
         self._definition = definition or _undefined
         self._cluster_names = cluster_names
+        self._devices = frozenset(devices)
         self._row_of = {class_id: row for row, class_id in enumerate(class_ids.tolist())}
         self._answers: list[tuple[int, Int32s, Candidates]] = []
         self._queues: dict[int, CandidateQueue] | None = None
@@ -210,11 +216,20 @@ class CandidatePool:
             np.minimum.at(lowest, rows, scores)
             scores -= lowest[rows]
         steps = np.rint(np.minimum(scores, _MAX_SCORE / _SCORE_STEPS) * _SCORE_STEPS).astype(np.int64)
-        keys = (-steps << _TIE_BITS) | rng.integers(0, 1 << _TIE_BITS, len(steps))
+        keys = (-steps << _TIE_BITS) | self._ties(rows, entry, rng)
         order = np.argsort(keys) if keep is None else true_places(keep)[np.argsort(keys[keep])]
         order = order[np.argsort(rows[order], kind="stable")]
         self.keys, self.entries = keys[order].tolist(), entry[order].tolist()
         return self._split(rows[order])
+
+    def _ties(self, rows: Int32s, entry: Int32s, rng: np.random.Generator) -> Int64s:
+        """Return what orders candidates of equal score: drawn for each, or by node where devices are asked for."""
+        ties = rng.integers(0, 1 << _TIE_BITS, len(rows))
+        if self._devices:
+            asking = np.any(self._requests[:, sorted(self._devices)] > 0, axis=1)[rows]
+            if has_true(asking):
+                ties[asking] = rng.integers(0, 1 << _TIE_BITS, len(self.node))[entry[asking]]
+        return ties
 
     def _merge(self) -> tuple[Int32s, Int32s, Floats, Entries]:
         """Return class row, entry and score of the candidates whose class waits, and the entries."""
@@ -263,9 +278,15 @@ class CandidatePool:
         ends = np.append(begins, len(rows))[1:]
         asked = [_pairs(amounts) for amounts in self._requests[used].tolist()]
         columns = (self._class_ids[used].tolist(), asked, begins.tolist(), ends.tolist())
+        spread, devices = self.profile.spread, self._devices
         return {
             class_id: CandidateQueue(
-                asked=pairs, ports=self._ports.get(class_id, ()), position=begin, end=end, begin=begin
+                asked=pairs,
+                ports=self._ports.get(class_id, ()),
+                position=begin,
+                end=end,
+                begin=begin,
+                spreads=spread and devices.isdisjoint(column for column, _ in pairs),
             )
             for class_id, pairs, begin, end in zip(*columns, strict=True)
         }
@@ -334,7 +355,7 @@ def _key_now(pool: CandidatePool, queue: CandidateQueue, key: int, entry: int) -
             return None
     if queue.ports and not pool.room.claims.is_free(entry, queue.ports):
         return None
-    if not version or not pool.profile.spread:
+    if not version or not queue.spreads:
         return key
     # The score shrinks by the share of the node that was given away.
     return int((key >> _TIE_BITS) * (1.0 - pool.load[entry])) << _TIE_BITS | (key & _TIES)

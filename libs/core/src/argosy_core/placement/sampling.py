@@ -20,13 +20,15 @@ import numpy.typing as npt
 
 from argosy_core.arrays import has_true, true_places
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework import COMMIT, Cycle, Fault, Framework
+from argosy_core.framework import COMMIT, Cycle, Fault, Framework, Point
 from argosy_core.framework.cycle import Gather
 from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.placement.circle import Circle
 from argosy_core.placement.delegated import ClusterPlacer
+from argosy_core.placement.devices import DeviceClasses
 from argosy_core.placement.explained import ExplainedClasses
+from argosy_core.placement.findings import Findings
 from argosy_core.placement.gangs import GangPlacer
 from argosy_core.placement.messages import PlaceReply, SampleReply, SampleRequest
 from argosy_core.placement.needs import NODE_BITS, Needs, nodes_of
@@ -53,24 +55,12 @@ _BLOCK: Final = 1 << 16
 """(class, node) pairs that are evaluated in one go; small enough that the arrays stay in the cache."""
 _MAX_SCARCE: Final = 256
 _MIN_WINDOW: Final = 8
+_MANY_NODES: Final = 128
+"""So many eligible nodes are looked at where devices are to be kept together."""
 _ROUNDING: Final = 1e-9
 _LARGE_BLOCK: Final = 3 << 20
 _NO_NODES: Final = np.zeros(0, np.int32)
 _NO_RANKS: Final = np.zeros(0, np.int64)
-
-
-class _Findings:
-    """What was found for each class so far."""
-
-    def __init__(self, class_count: int) -> None:
-        """Start with nothing found."""
-        self.examined = np.zeros(class_count, np.int32)
-        self.eligible = np.zeros(class_count, np.int32)
-        self.complete = np.zeros(class_count, np.int8)
-        self.lacking = np.zeros(class_count, np.bool_)
-        """Which classes have more pods waiting than the nodes found hold."""
-        self.ranks: list[Int64s] = [_NO_RANKS] * class_count
-        """Per class: ranks of its candidates (see `_rank`), best first."""
 
 
 class NodeSampler:
@@ -78,7 +68,7 @@ class NodeSampler:
 
     Args:
         ledger: The cluster's ledger; define the classes there first.
-        framework: Filters and scores of the sampling profile; by default all filters and `least-allocated`.
+        framework: Filters and scores of the sampling profile; by default those of `DEFAULT_PROFILE`.
         incarnation: Told with each answer, since rows of the node table mean nothing to another ledger.
         checks: The commit profile: what may find conflicts; nothing but the ledger by default.
     """
@@ -96,11 +86,16 @@ class NodeSampler:
         self.incarnation = incarnation
         self.framework = framework or build_framework()
         self.checks = checks or Framework(kind=COMMIT)
+        self._keeps_devices = any(one.name == "keep-devices" for one in self.framework.registered(Point.SCORE))
         self._strategies: dict[str, Strategy] = {}
         self._memory = ScarcityMemory()
         self._waiting = WaitingClasses(ledger, self.framework)
         self._node_score = ""
         """Score by which the present request wants nodes to be ranked."""
+        self._devices: DeviceClasses | None = None
+        """Which classes of the present request ask for devices; None unless these are to be kept together."""
+        self._ties = _NO_RANKS
+        """By node, for the present request: orders nodes of equal score, the same for all classes."""
         self._faults: dict[int, Fault] = {}
         """Slot -> what kept the class from being judged in this request."""
         self._explained = ExplainedClasses(ledger, self.framework)
@@ -137,12 +132,15 @@ class NodeSampler:
         self._check(request)
         self._follow_classes()
         self._node_score = request.node_score
-        findings = _Findings(len(request.class_ids))
+        findings = Findings(len(request.class_ids))
         self._faults.clear()
         asked = slots = self.ledger.classes.slots(request.class_ids)
         if self.ledger.classes.gangs:
             slots = np.where(self.ledger.classes.are_gangs(asked), np.int32(-1), asked)
         live_count = len(self.ledger.nodes.live())
+        self._devices = self._device_classes(slots, request)
+        if self._devices is not None:  # classes that open another node open the same one
+            self._ties = rng.integers(0, 1 << _TIE_BITS, len(self.ledger.nodes), dtype=np.int64)
         # Who packs must see the nodes that are in use, wherever they are.
         ratio = 1.0 if self.packs else request.nodes_to_sample_ratio
         required = max(1, ceil(ratio * live_count - _ROUNDING)) + request.extra_count
@@ -163,6 +161,8 @@ class NodeSampler:
             strategy = self._strategies.get(request.strategy) or strategy_of(request.strategy)
             self._strategies[request.strategy] = strategy
             looks.run(todo[full[todo]], strategy, required=live_count + 1)
+            if self._devices is not None:  # the fullest of few nodes is hardly fuller than any
+                required = max(required, min(_MANY_NODES, live_count))
             looks.run(todo[~full[todo]], strategy, required=required)
         else:
             findings.complete[todo], findings.lacking[todo] = 1, True
@@ -200,7 +200,7 @@ class NodeSampler:
         needs: Needs,
         *,
         enough: int,
-        findings: _Findings,
+        findings: Findings,
         rng: np.random.Generator,
     ) -> npt.NDArray[np.intp]:
         """Answer the classes that are remembered to fit on few nodes; return the classes still to look for."""
@@ -222,7 +222,7 @@ class NodeSampler:
                 findings.lacking[part] = needs.are_lacking(part, ranks, eligible)
                 self.note_scarce(part, slots, ranks, enough=enough, generation=generation)
                 crowded = needs.node_count > ranks.shape[1] and not self.packs
-                _keep_best(findings, part, ranks, needs.limit_nodes(part, ranks), rng=rng if crowded else None)
+                self.keep_best(findings, part, ranks, needs.limit_nodes(part, ranks), rng=rng, crowded=crowded)
         return np.asarray(todo[findings.examined[todo] == 0])
 
     def note_scarce(
@@ -289,12 +289,45 @@ class NodeSampler:
         np.clip(scores, 0, _MAX_SCORE, out=scores)
         ranks = scores.astype(np.int64)
         ranks <<= _TIE_BITS
-        ranks |= rng.integers(0, 1 << _TIE_BITS, cycle.shape, dtype=np.uint16)
+        if self._devices is None:
+            ranks |= rng.integers(0, 1 << _TIE_BITS, cycle.shape, dtype=np.uint16)
+        else:
+            ranks |= self._ties[cycle.nodes]
         ranks <<= NODE_BITS
         ranks |= cycle.nodes
         if not alive.all():
             ranks[~alive] = -1
         return ranks, eligible
+
+    def keep_best(
+        self,
+        findings: Findings,
+        positions: npt.NDArray[np.intp],
+        ranks: Int64s,
+        limits: Int64s,
+        *,
+        rng: np.random.Generator,
+        crowded: bool,
+    ) -> None:
+        """Write the best ranks of k classes into the findings, at most `limits` of each.
+
+        Args:
+            findings: Where to write.
+            positions: Positions of the classes in the request.
+            ranks: (k, n) ranks.
+            limits: (k,) how many to keep of each.
+            rng: Draws where stretches begin.
+            crowded: Whether the classes of the request want more nodes than there are eligible ones.
+        """
+        devices = self._devices
+        asking = None if devices is None else devices.asking[positions]
+        if devices is None or asking is None or not asking.any():
+            findings.keep(positions, ranks, limits, rng=rng if crowded else None)
+            return
+        if not asking.all():
+            others = ~asking
+            findings.keep(positions[others], ranks[others], limits[others], rng=rng if crowded else None)
+        findings.keep(positions[asking], ranks[asking], limits[asking], rng=rng, reach=devices.reach)
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
@@ -338,6 +371,15 @@ class NodeSampler:
         self._waiting.rename(moved)
         self.gangs.rename(moved)
 
+    def _device_classes(self, slots: Int32s, request: SampleRequest) -> DeviceClasses | None:
+        """Return which classes ask for devices; None if no node has any, or nodes are not ranked by that."""
+        if self._node_score or not self._keeps_devices:
+            return None
+        table = self.ledger.nodes
+        if not any(table.allocatable[column].any() for column in table.axis.devices):
+            return None
+        return DeviceClasses(table, self.ledger.classes, slots, request.wanted)
+
     # --- answering ----------------------------------------------------------------------------------------------------
 
     def _check(self, request: SampleRequest) -> None:
@@ -356,7 +398,7 @@ class NodeSampler:
             raise InvalidRequest(f"a cluster can have at most {(1 << NODE_BITS) - 1} nodes")
 
     def _reply(
-        self, request: SampleRequest, slots: Int32s, findings: _Findings, should_stop: Callable[[], bool]
+        self, request: SampleRequest, slots: Int32s, findings: Findings, should_stop: Callable[[], bool]
     ) -> SampleReply:
         """Put the answer together."""
         table = self.ledger.nodes
@@ -426,7 +468,7 @@ class NodeSampler:
         return np.concatenate([_NO_NODES, *found]), np.cumsum(counts, dtype=np.int32)
 
     def _reasons(
-        self, slots: Int32s, findings: _Findings, empty: Bools, kinds: Int64s
+        self, slots: Int32s, findings: Findings, empty: Bools, kinds: Int64s
     ) -> tuple[Int8s, tuple[str, ...], npt.NDArray[np.float32]]:
         """Say why the nodes found do not hold what waits; remember the classes that wait for capacity to rise.
 
@@ -465,7 +507,7 @@ class _Looks:
         slots: Int32s,
         needs: Needs,
         *,
-        findings: _Findings,
+        findings: Findings,
         rng: np.random.Generator,
         should_stop: Callable[[], bool],
         enough: int,
@@ -532,46 +574,9 @@ class _Looks:
         """Keep the best of what classes found when they had seen a share of the nodes."""
         if len(positions):
             eligible_count = float(self._findings.eligible[positions].mean()) / seen_ratio
-            is_crowded = self._needs.node_count > eligible_count and not self._sampler.packs
-            rng = self._rng if is_crowded else None
-            _keep_best(self._findings, positions, ranks, self._needs.limit_nodes(positions, ranks), rng=rng)
-
-
-def _keep_best(
-    findings: _Findings,
-    positions: npt.NDArray[np.intp],
-    ranks: Int64s,
-    limits: Int64s,
-    *,
-    rng: np.random.Generator | None,
-) -> None:
-    """Write the best ranks of each class, at most its limit, into the findings.
-
-    Args:
-        findings: Where to write.
-        positions: Positions of k classes.
-        ranks: (k, n) ranks, -1 for none.
-        limits: (k,) how many to keep of each.
-        rng: Given if the request's classes together want more nodes than there are eligible ones. Each class then keeps
-            a stretch of its ranking that begins at random, since else all would crowd on the same best nodes and leave
-            the others unused.
-    """
-    if not ranks.size:
-        return
-    widest = min(int(limits.max()), ranks.shape[1])
-    if rng is None and 4 * widest < ranks.shape[1]:
-        ranks = np.partition(ranks, ranks.shape[1] - widest, axis=1)[:, -widest:]
-    ranks = np.sort(ranks, axis=1)[:, ::-1]
-    fitting = np.count_nonzero(ranks >= 0, axis=1)
-    if rng is not None and widest < ranks.shape[1]:
-        begins = np.where(fitting > limits, rng.integers(0, 1 << 30, len(ranks)), 0)
-        places = (begins[:, None] + np.arange(widest)) % np.maximum(fitting, 1)[:, None]
-        ranks = np.take_along_axis(ranks, places, axis=1)
-        ranks[np.arange(widest) >= np.minimum(fitting, limits)[:, None]] = -1
-        ranks = np.sort(ranks, axis=1)[:, ::-1]
-    counts = np.minimum(fitting, limits).tolist()
-    for position, row, count in zip(positions.tolist(), ranks, counts, strict=True):
-        findings.ranks[position] = row[:count]
+            crowded = self._needs.node_count > eligible_count and not self._sampler.packs
+            limits = self._needs.limit_nodes(positions, ranks)
+            self._sampler.keep_best(self._findings, positions, ranks, limits, rng=self._rng, crowded=crowded)
 
 
 def sample(

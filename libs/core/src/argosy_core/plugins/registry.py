@@ -32,6 +32,7 @@ from argosy_core.framework import (
 from argosy_core.plugins.filters import PlatformFilter, TaintFilter, host_ports, node_ready, resources
 from argosy_core.plugins.scores import (
     fewest_nodes,
+    keep_devices,
     least_allocated,
     lost_opportunity,
     most_allocated,
@@ -68,6 +69,7 @@ SCORES: Final[Mapping[str, Callable[[Cycle], npt.NDArray[np.float64]]]] = {
     "most-allocated": most_allocated,
     "lost-opportunity": lost_opportunity,
     "fewest-nodes": fewest_nodes,
+    "keep-devices": keep_devices,
 }
 """Scores by name."""
 
@@ -88,12 +90,12 @@ class Profile:
     """Name of the profile."""
     filters: tuple[str, ...] = tuple(FILTERS)
     """Names of built-in filters, in the order in which they are asked."""
-    scores: Mapping[str, float] = field(default_factory=lambda: {"least-allocated": 1.0})
+    scores: Mapping[str, float] = field(default_factory=lambda: {"least-allocated": 1.0, "keep-devices": 1.5})
     """Weight of each score, by name of a built-in one or of a plugin; a plugin that is not named has weight 1."""
 
 
 DEFAULT_PROFILE: Final = Profile()
-"""All filters, and pods spread over the nodes."""
+"""All filters; pods spread over the nodes, but those with devices fill them one after the other."""
 
 
 def build_framework(profile: Profile = DEFAULT_PROFILE, plugins: Mapping[str, object] | None = None) -> Framework:

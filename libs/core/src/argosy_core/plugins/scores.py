@@ -1,4 +1,6 @@
-"""The built-in scores: which node is best. All answer 0 to 100, higher is better, vectorised over k pods and n nodes.
+"""The built-in scores: which node is best, vectorised over k pods and n nodes.
+
+All answer 0 to 100, `keep-devices` -100 to 0; higher is better.
 
 Shares are real numbers; nothing is rounded, so that scores of different clusters compare.
 
@@ -13,7 +15,14 @@ import numpy.typing as npt
 from argosy_core.framework import CandidateCycle, Cycle
 from argosy_core.resources import CPU, MEMORY, PODS
 
-__all__ = ["fewest_nodes", "least_allocated", "lost_opportunity", "most_allocated", "spread_over_clusters"]
+__all__ = [
+    "fewest_nodes",
+    "keep_devices",
+    "least_allocated",
+    "lost_opportunity",
+    "most_allocated",
+    "spread_over_clusters",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,6 +56,29 @@ def lost_opportunity(cycle: Cycle) -> Floats:
         left = cycle.free(column) - cycle.pods.requests[:, column, None]
         lost += np.maximum(left, 0) * (1.0 / float(largest[column]))
     return 100.0 - lost * (100.0 / max(1, len(columns)))
+
+
+def keep_devices(cycle: Cycle) -> Floats:
+    """Score `keep-devices`: as many points off as percent of a node's devices are free with the pod there.
+
+    The devices are those that the pod asks for; for a pod that asks for none all that the node has, and nothing is off
+    where it has none. So pods with a GPU fill one node after the other, and leave others whole for who needs all GPUs
+    of a node; pods without keep off nodes whose GPUs are free. Where no node has devices nothing is ranked by this.
+
+    Source: design section 6, "lost opportunity"; decision 0026.
+    """
+    table, pods = cycle.table, cycle.pods
+    columns = [column for column in table.axis.devices if table.allocatable[column].any()]
+    if not columns:
+        return np.zeros((1, 1))
+    asked = pods.requests[:, columns] > 0
+    asks_none = np.logical_not(asked.any(axis=1, keepdims=True))
+    free, counted = np.zeros(cycle.shape), np.zeros(cycle.shape)
+    for position, column in enumerate(columns):
+        is_counted = asked[:, position, None] | (asks_none & (cycle.inverse_allocatable(column) > 0))
+        free += _free_share(cycle, column) * is_counted
+        counted += is_counted
+    return np.asarray(-100.0 * free / np.maximum(counted, 1.0))
 
 
 def fewest_nodes(cycle: Cycle) -> Floats:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,7 @@ __all__ = ["CPU", "DEFAULT_AXIS", "MEMORY", "PODS", "ResourceAxis"]
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
+_NO_DEVICES: Final = frozenset({CPU, MEMORY, PODS, "ephemeral-storage", "storage"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,11 @@ class ResourceAxis:
         if len(set(self.names)) != len(self.names):
             msg = f"resource names repeat: {self.names}"
             raise ValueError(msg)
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Columns of devices: what neither Kubernetes nor the kernel shares out by itself, as `nvidia.com/gpu`."""
+        return _device_columns(self.names)
 
     def __len__(self) -> int:
         """Return the number of columns."""
@@ -77,3 +85,11 @@ class ResourceAxis:
 
 DEFAULT_AXIS = ResourceAxis((CPU, MEMORY, PODS))
 """Columns that every node has; others join when a node or a class uses them."""
+
+
+@lru_cache(maxsize=64)
+def _device_columns(names: tuple[str, ...]) -> tuple[int, ...]:
+    """Return where names of devices stand."""
+    return tuple(
+        column for column, name in enumerate(names) if name not in _NO_DEVICES and not name.startswith("hugepages-")
+    )

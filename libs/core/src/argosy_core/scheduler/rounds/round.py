@@ -201,6 +201,7 @@ class Round:
             ports=state.classes.host_ports(self._asking.classes),
             definition=state.classes.definition,
             cluster_names=state.clusters.names,
+            devices=state.classes.axis.devices,
         )
         self.requests: tuple[SampleRequest, ...] = self._asking.requests(state)
         """What to ask the samplers; each answers with `take_sample`."""
