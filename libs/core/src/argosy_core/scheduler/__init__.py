@@ -155,7 +155,8 @@ from argosy_core.scheduler.outgoing.events import EventDraft
 from argosy_core.scheduler.outgoing.refusals import Refusals
 from argosy_core.scheduler.recovery import adopt_plan, placements_of, recover, rows_missing
 from argosy_core.scheduler.rounds.plan import lease_columns
-from argosy_core.scheduler.rounds.round import Round, begin_round, next_due_s
+from argosy_core.scheduler.rounds.preparation import next_due_s
+from argosy_core.scheduler.rounds.round import Round, begin_round
 from argosy_core.scheduler.runs.outcomes import (
     failed_states,
     forget_cluster,

@@ -41,65 +41,31 @@ from argosy_core.placement import (
 from argosy_core.queueing import Filled, walk
 from argosy_core.scheduler.backfill.clearing import Clearing, find_clearing
 from argosy_core.scheduler.backfill.freed import note_left
-from argosy_core.scheduler.backfill.gathering import find_gathering, gather, gathered_entries, review_gathered
+from argosy_core.scheduler.backfill.gathering import gather, gathered_entries, review_gathered
 from argosy_core.scheduler.backfill.passing import Passing
-from argosy_core.scheduler.backfill.promises import find_due, give_promises, note_heads, plan_asking, review_promises
+from argosy_core.scheduler.backfill.promises import give_promises, note_heads, plan_asking, review_promises
 from argosy_core.scheduler.columns.messages import ClusterRuns
 from argosy_core.scheduler.memory.results import RoundStatistics
 from argosy_core.scheduler.memory.run_members import add_members
 from argosy_core.scheduler.memory.state import PoolState
-from argosy_core.scheduler.memory.weighing import advance_weights
 from argosy_core.scheduler.outgoing.effects import LeasePlan
-from argosy_core.scheduler.rounds.additions import Additions, give_up_waiting
+from argosy_core.scheduler.rounds.additions import Additions
 from argosy_core.scheduler.rounds.answers import Answers
 from argosy_core.scheduler.rounds.commits import CommitStages, Placed, kept_nodes
-from argosy_core.scheduler.rounds.plan import decide_stops, lease_columns, round_state, time_out_runs
+from argosy_core.scheduler.rounds.last_choices import find_last_choices
+from argosy_core.scheduler.rounds.plan import decide_stops, lease_columns, round_state
+from argosy_core.scheduler.rounds.preparation import prepare
 from argosy_core.scheduler.runs.retrying import back_off_s
-from argosy_core.scheduler.runs.unheard import next_replacement_s
 from argosy_core.scheduler.turns.asking import choose, find_placeable, find_unjudged
 from argosy_core.scheduler.turns.growing import note_growth
-from argosy_core.scheduler.turns.job_order import keep_order
 from argosy_core.scheduler.turns.lease_rates import next_leases_s, take_leases
-from argosy_core.scheduler.turns.limits import caps_due_s, charge_starts, claims_within, find_caps
-from argosy_core.scheduler.turns.making_room import make_room
+from argosy_core.scheduler.turns.limits import caps_due_s, charge_starts, claims_within
 from argosy_core.scheduler.turns.prioritise import LEAST_JOBS, choose_jobs, elect_heads, queues_of
 
-__all__ = ["Round", "begin_round", "next_due_s"]
+__all__ = ["Round", "begin_round"]
 
 _NOBODY: Final = np.zeros(0, dtype=np.int32)
 _NOTHING: Final[frozenset[int]] = frozenset()
-
-
-def next_due_s(state: PoolState, now_s: float) -> float:
-    """Return when a round could next do something without further news, seconds since the Unix epoch.
-
-    That is now if something changed since a round found nothing to ask, or a stop or an explanation is due; else when
-    the next back-off, reason to wait or lifetime that matters ends, the next head is due for a promise, or the next run
-    reaches its time limit; infinite if none does.
-
-    Args:
-        state: The pool.
-        now_s: Now.
-
-    Complexity: O(queues) in NumPy.
-    """
-    lost_s = min(next_replacement_s(state), state.silence.next_s())
-    due_s = min(lost_s, state.vacancies.next_s(), state.extras.due_s)
-    limit_s = min(state.time_limits.next_s(state.live), state.promises.due_s, state.caps.due_s, due_s)
-    if (
-        state.unsent_stops
-        or state.explained
-        or state.dependencies.has_doomed
-        or state.children.orphans
-        or min(limit_s, state.room.due_s) <= now_s
-    ):
-        return now_s
-    if not has_true(state.queues.queued_count > state.queues.on_hold_count):
-        return limit_s
-    if state.idle_at != state.change_count:
-        return now_s
-    moments = [state.room.due_s, state.waits.due_s(now_s), state.promises.heads_due_s]
-    return min([limit_s, *moments, *(moment_s for moment_s, _ in state.back_off[:1])])
 
 
 def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Round:
@@ -118,34 +84,7 @@ def begin_round(state: PoolState, now_s: float, rng: np.random.Generator) -> Rou
     """
     if state.round is not None:
         raise InvariantViolation("a round was begun before the last one was finished")
-    state.round_number += 1
-    state.totals["rounds"] += 1
-    state.end_back_offs(now_s)
-    time_out_runs(state, now_s)
-    state.node_failures.expire(now_s)
-    state.advance_flow(now_s)
-    advance_weights(state, now_s)
-    keep_order(state, now_s)
-    make_room(state, now_s)
-    give_up_waiting(state, now_s)
-    review_promises(state, now_s)
-    _review_caps(state, now_s)
-    review_gathered(state, now_s)
-    due_heads = find_due(state, now_s) if state.heads.size else _NOBODY
-    if state.heads.size or state.promises.gathered:
-        due_heads = np.append(due_heads, find_gathering(state, now_s))
-    if state.waits.expire(now_s) or due_heads.size:
-        state.change_count += 1
-    return Round(state, rng, now_s=now_s, due_heads=due_heads)
-
-
-def _review_caps(state: PoolState, now_s: float) -> None:
-    """Find the caps of this round; where they let others start than in the last one, look at all queues again."""
-    before, state.caps = state.caps, find_caps(state)
-    state.job_set_limits.reserve(state.live, state.caps.reserved, state.queues.orders)
-    if before.due_s <= now_s or not before.equals(state.caps):
-        state.queues.idle_at[:] = -1
-        state.change_count += 1
+    return Round(state, rng, now_s=now_s, due_heads=prepare(state, now_s))
 
 
 class Round:
@@ -164,12 +103,11 @@ class Round:
         self._now_s = now_s
         self._is_idle = state.idle_at == state.change_count
         self._seen_change = state.change_count
-        nobody = np.zeros(0, dtype=np.int32)
         self._rows: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._jobs = Filled(slots=nobody, rows=self._rows, usage=self._rows, classes=nobody)
-        unjudged = for_promise = nobody, np.zeros((0, len(state.clusters)), dtype=np.bool_)
+        self._jobs = Filled(slots=_NOBODY, rows=self._rows, usage=self._rows, classes=_NOBODY)
+        unjudged = for_promise = _NOBODY, np.zeros((0, len(state.clusters)), dtype=np.bool_)
         self._due_heads = due_heads
-        self._held_claims = nobody
+        self._held_claims = _NOBODY
         self._flow = state.queues.flow  # which is replaced when it moves, never changed
         if not self._is_idle:
             self._rows, self._jobs = choose_jobs(state)
@@ -276,7 +214,7 @@ class Round:
             self._held_claims = jobs.slots[~may_begin]
             jobs = jobs.take(true_places(may_begin))
         class_ids = state.classes.class_id.tolist()
-        last_choices = self._last_choices(rng)
+        last_choices = find_last_choices(state, self._pool, rng)
         job_sets = state.job_sets.job_set_id[live.job_set[jobs.slots]].tolist() if last_choices else []
         kept = self._find_kept(rng)
         passing = self._find_passing(jobs, kept, rng)
@@ -322,23 +260,6 @@ class Round:
             return {}
         self._pool.merge(rng)
         return gathered_entries(self._state, self._pool)
-
-    def _last_choices(self, rng: np.random.Generator) -> dict[tuple[int, int], frozenset[int]]:
-        """Return which entries of the candidates are the last choice, by job set id and class id."""
-        state, pool = self._state, self._pool
-        if not state.node_failures:
-            return {}
-        pool.merge(rng)
-        entries: dict[tuple[int, int], int] = {}
-        for index in np.unique(pool.cluster).tolist():
-            at = true_places(pool.cluster == index)
-            names = state.clusters.nodes[index].translate(pool.node[at]).tolist()
-            entries.update(zip(((index, name) for name in names), at.tolist(), strict=True))
-        found: dict[tuple[int, int], set[int]] = {}
-        for job_set_id, class_id, node in state.node_failures.all_nodes():
-            if node in entries:
-                found.setdefault((job_set_id, class_id), set()).add(entries[node])
-        return {kind: frozenset(chosen) for kind, chosen in found.items()}
 
     def _is_there(self, slots: Int32s, handles: Int64s) -> npt.NDArray[np.bool_]:
         """Return which jobs still wait."""
