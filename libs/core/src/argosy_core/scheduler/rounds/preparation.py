@@ -20,8 +20,8 @@ from argosy_core.scheduler.memory.weighing import advance_weights
 from argosy_core.scheduler.rounds.additions import give_up_waiting
 from argosy_core.scheduler.rounds.plan import time_out_runs
 from argosy_core.scheduler.runs.unheard import next_replacement_s
+from argosy_core.scheduler.turns.fair_caps import find_caps
 from argosy_core.scheduler.turns.job_order import keep_order
-from argosy_core.scheduler.turns.limits import find_caps
 from argosy_core.scheduler.turns.making_room import make_room
 
 __all__ = ["next_due_s", "prepare"]

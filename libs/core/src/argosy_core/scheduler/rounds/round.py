@@ -57,9 +57,10 @@ from argosy_core.scheduler.rounds.plan import decide_stops, lease_columns, round
 from argosy_core.scheduler.rounds.preparation import prepare
 from argosy_core.scheduler.runs.retrying import back_off_s
 from argosy_core.scheduler.turns.asking import choose, find_placeable, find_unjudged
+from argosy_core.scheduler.turns.fair_caps import caps_due_s, charge_starts
 from argosy_core.scheduler.turns.growing import note_growth
 from argosy_core.scheduler.turns.lease_rates import next_leases_s, take_leases
-from argosy_core.scheduler.turns.limits import caps_due_s, charge_starts, claims_within
+from argosy_core.scheduler.turns.limits import claims_within
 from argosy_core.scheduler.turns.prioritise import LEAST_JOBS, choose_jobs, elect_heads, queues_of
 
 __all__ = ["Round", "begin_round"]

@@ -18,7 +18,8 @@ from argosy_core.queueing import MICRO, fill_water, fill_water_of, to_cores
 from argosy_core.resources import base_units_per_unit
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.weighing import advance_weights
-from argosy_core.scheduler.turns.limits import fair_ratios, find_caps, held_back
+from argosy_core.scheduler.turns.fair_caps import fair_ratios, find_caps
+from argosy_core.scheduler.turns.limits import held_back
 from argosy_core.scheduler.turns.turns import turn_usage
 
 Floats = npt.NDArray[np.float64]
