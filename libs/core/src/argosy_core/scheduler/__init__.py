@@ -100,11 +100,9 @@ from argosy_core.scheduler.explain.causes import (
     reason_by_nodes,
 )
 from argosy_core.scheduler.explain.dump import dump, last_round
+from argosy_core.scheduler.explain.explanation import ClusterReason, Explanation, FilterCount
 from argosy_core.scheduler.explain.outlook import QueueStanding, StartBand
 from argosy_core.scheduler.explain.views import (
-    ClusterReason,
-    Explanation,
-    FilterCount,
     count_waiting,
     explain,
     last_choice_job_sets,

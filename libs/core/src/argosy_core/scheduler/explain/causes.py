@@ -16,7 +16,7 @@ from argosy_core.nodes import NodeTable
 from argosy_core.placement import WaitReason
 from argosy_core.plugins import ClusterFit, find_missing, judge
 from argosy_core.resources import format_amount
-from argosy_core.scheduler.explain.views import ClusterReason, Explanation, filter_counts
+from argosy_core.scheduler.explain.explanation import ClusterReason, Explanation, filter_counts
 
 __all__ = ["ClusterStanding", "explain_by_nodes", "may_be_put_by_nodes", "reason_by_nodes"]
 

@@ -27,7 +27,8 @@ from argosy_core.placement import NodeSampler, Placements, SamplerSession
 from argosy_core.queueing import MICRO
 from argosy_core.scheduler.columns.messages import JobColumns, JobSetView, SpecReference
 from argosy_core.scheduler.explain.causes import ClusterStanding, explain_by_nodes
-from argosy_core.scheduler.explain.views import Explanation, explain
+from argosy_core.scheduler.explain.explanation import Explanation
+from argosy_core.scheduler.explain.views import explain
 from argosy_core.scheduler.incoming.ingest import apply_ingested
 from argosy_core.scheduler.incoming.intake import define_classes, define_job_sets, take_jobs
 from argosy_core.scheduler.memory.state import PoolState
