@@ -96,6 +96,15 @@ class Endings:
             ends[cancelled] = self._table.end_states(slots[cancelled], _CANCELLED)
         return ends
 
+    def take_missing(self, slots: Int64Array, now: Instant) -> None:
+        """Take objects as gone that nobody shows any more."""
+        table = self._table
+        if slots.size:
+            table.transit(slots, Event.REMOVED)
+            gone = np.ones(slots.size, dtype=np.bool_)
+            ends = self.resolve(slots, table.state[slots], stopped=table.stop[slots] > 0, gone=gone)
+            self.conclude(slots, ends, now)
+
     def conclude(self, slots: Int64Array, ends: Int8Array, now: Instant) -> None:
         """End objects that are not there, or keep them undecided while a call could make them again."""
         if slots.size:

@@ -36,10 +36,10 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import has_true, true_places
-from argosy_core.job.states import IS_RUN_TERMINAL, RUN_MAY_FOLLOW, FailureKind, ObjectState
+from argosy_core.job.states import IS_RUN_TERMINAL, RUN_MAY_FOLLOW, ObjectState
 from argosy_core.job.tables.members import Members
 from argosy_core.placement.messages import PlaceReply
-from argosy_core.reconcile.action_columns import build_creates, build_deletes, is_same_object
+from argosy_core.reconcile.action_columns import build_creates, build_deletes
 from argosy_core.reconcile.columns import (
     Actions,
     CreateResponses,
@@ -61,6 +61,7 @@ from argosy_core.reconcile.member_rows import with_member_bags
 from argosy_core.reconcile.object_table import ObjectTable, Stop, distinct
 from argosy_core.reconcile.planning import Plan, keep_causes, plan_runs
 from argosy_core.reconcile.reports import ReportQueue
+from argosy_core.reconcile.responses import Responses
 from argosy_core.reconcile.retries import retry_later
 from argosy_core.reconcile.search import Search
 from argosy_core.reconcile.settling import Settling
@@ -76,13 +77,12 @@ MAX_ACTION_COUNT: Final = 5000
 
 BoolArray = npt.NDArray[np.bool_]
 Int64Array = npt.NDArray[np.int64]
-Int8Array = npt.NDArray[np.int8]
 # Members of enumerations cost a look-up and a conversion each time an array meets them.
-_CREATED_STATE, _RUNNING, _SUCCEEDED = int(ObjectState.CREATED), int(ObjectState.RUNNING), int(ObjectState.SUCCEEDED)
+_SUCCEEDED = int(ObjectState.SUCCEEDED)
 _FAILED, _CANCELLED, _LOST = int(ObjectState.FAILED), int(ObjectState.CANCELLED), int(ObjectState.LOST)
 _APPEAR, _CONCLUDE, _INTRUDE, _TAKE = int(Action.APPEAR), int(Action.CONCLUDE), int(Action.INTRUDE), int(Action.TAKE)
 _WANTED, _SENT = int(Stop.WANTED), int(Stop.SENT)
-_CREATING, _DELETING, _FREE = int(Phase.CREATING), int(Phase.DELETING), int(Phase.FREE)
+_FREE = int(Phase.FREE)
 _SEEN_EVENTS: Final = np.array([Event.SEEN_FIRST, Event.SEEN, Event.SEEN_OTHER], dtype=np.int8)
 _REMOVED_EVENTS: Final = np.array([Event.REMOVED, Event.REMOVED, Event.REMOVED_OTHER], dtype=np.int8)
 _NONE: Final = np.zeros(0, dtype=np.int64)
@@ -127,6 +127,15 @@ class Reconciler:
             timers=self._timers,
             touch=self._ready.append,
             keep_finished_s=keep_finished_s,
+        )
+        self._responses = Responses(
+            self._table,
+            self._endings,
+            self._settling,
+            waiting=self._waiting,
+            reports=self._reports,
+            timers=self._timers,
+            touch=self._ready.append,
         )
 
     @property
@@ -180,7 +189,7 @@ class Reconciler:
         self._ready.append(self._unplaced.take_rows(rows, now.monotonic_s))
         # The run was seen, so what is missing was lost, unless neither the listing nor the watch has shown it yet.
         is_unlistable = table.are_unlistable(taken.missing)
-        self._take_made(taken.missing[is_unlistable], now)  # it was there before the pod that was seen
+        self._responses.take_made(taken.missing[is_unlistable], now)  # it was there before the pod that was seen
         missing = taken.missing[~is_unlistable]
         self._endings.conclude(missing, np.where(table.stop[missing] > 0, _CANCELLED, _LOST).astype(np.int8), now)
 
@@ -239,7 +248,7 @@ class Reconciler:
         is_missing = table.there() & (table.seen_s < started_s)
         is_missing[listed] = False
         missing = true_places(is_missing)
-        self._take_missing(missing[~table.are_unlistable(missing)], now)
+        self._endings.take_missing(missing[~table.are_unlistable(missing)], now)
         self._settling.take_listing(started_s)
         self._ready.append(table.undecided())
 
@@ -314,89 +323,15 @@ class Reconciler:
         table.not_before_s[slots] = table.seen_s[slots] = now.monotonic_s
         self._ready.append(slots)
 
-    def _take_missing(self, slots: Int64Array, now: Instant) -> None:
-        """Take objects as gone that nobody shows any more."""
-        table = self._table
-        if slots.size:
-            table.transit(slots, Event.REMOVED)
-            gone = np.ones(slots.size, dtype=np.bool_)
-            ends = self._endings.resolve(slots, table.state[slots], stopped=table.stop[slots] > 0, gone=gone)
-            self._endings.conclude(slots, ends, now)
-
     # --- what became of what was asked -------------------------------------------------------------------------------
 
     def take_create_responses(self, creates: Creates, answers: CreateResponses, now: Instant) -> None:
         """Take what became of creates."""
-        table, slots = self._table, creates.slot_column
-        is_same = is_same_object(table, creates)
-        is_known = answers.exists_column | answers.refused_column | answers.later_column
-        for _, slot, record in table.troubled(slots[is_same & is_known]):
-            table.calls_until_s[slot] = record.open_until_s
-        table.calls_until_s[slots[is_same & is_known & ~table.in_trouble[slots]]] = 0.0
-        for slot in slots[is_same & ~is_known].tolist():
-            record = table.trouble(slot)
-            record.open_until_s = max(record.open_until_s, float(table.calls_until_s[slot]))
-        is_waiting = is_same & (table.phase[slots] == _CREATING)
-        made = true_places(answers.exists_column & is_waiting)
-        if made.size:
-            table.uid[slots[made]] = np.ascontiguousarray(answers.uid_column[made]).view(np.int64)
-            self._take_made(slots[made], now)
-        others = true_places(~answers.exists_column & is_waiting)
-        if others.size:
-            self._take_not_created(slots, others, answers, now)
-        self._ready.append(slots[is_same])
-
-    def _take_made(self, slots: Int64Array, now: Instant) -> None:
-        """Take objects that are there now."""
-        table = self._table
-        if slots.size:
-            table.transit(slots, Event.CREATED)
-            table.mark_present(slots, now.monotonic_s)
-            table.seen_s[slots] = now.monotonic_s
-            states = np.where(table.kind[slots] == 0, _CREATED_STATE, _RUNNING).astype(np.int8)
-            moves = RUN_MAY_FOLLOW[table.state[slots], states]
-            self._reports.note(slots[moves], states[moves], np.full(int(moves.sum()), now.wall_us, dtype=np.int64))
-            self._ready.append(slots)
-
-    def _take_not_created(self, slots: Int64Array, places: Int64Array, answers: CreateResponses, now: Instant) -> None:
-        """Take objects that were refused, put off or not answered for: they fail, or are tried again."""
-        table, settling = self._table, self._settling
-        where = slots[places]
-        is_refused = answers.refused_column[places]
-        is_final = is_refused & settling.is_refusal_final(where)
-        again = where[~is_final]
-        for slot in again.tolist():
-            table.trouble(slot)
-        table.transit(again, Event.NOT_CREATED)
-        table.seen_s[again] = now.monotonic_s
-        settling.wait_for(where[is_refused & ~is_final], now.monotonic_s)
-        retry_later(table, self._timers, again, now.monotonic_s)
-        # A quota or a missing right holds objects back; in the end their runs fail, and are tried again.
-        is_late = answers.later_column[places]
-        is_late[is_late] = self._waiting.refuse(where[is_late], now.monotonic_s)
-        settling.wait_for(where[is_late], now.monotonic_s)
-        is_late[is_late] = settling.is_settled(where[is_late])
-        for mask, failure, default in (
-            (is_final, FailureKind.REJECTED, "the cluster refused the object"),
-            (is_late, FailureKind.INFRASTRUCTURE, "a quota of the namespace is full"),
-        ):
-            failed = where[mask]
-            for slot, text in zip(failed.tolist(), answers.message_column[places[mask]].tolist(), strict=True):
-                record = table.trouble(slot)
-                record.failure = failure
-                record.message = answers.messages[text] if text >= 0 else default
-            self._endings.close(failed, np.full(failed.size, _FAILED, np.int8), now)
+        self._responses.take_creates(creates, answers, now)
 
     def take_delete_responses(self, deletes: Deletes, answers: DeleteResponses, now: Instant) -> None:
         """Take what became of deletes."""
-        table, slots = self._table, deletes.slot_column
-        waits = (table.phase[slots] == _DELETING) & is_same_object(table, deletes)
-        self._take_missing(slots[answers.gone_column & waits], now)
-        again = slots[~answers.accepted_column & ~answers.gone_column & waits]
-        for slot in again.tolist():
-            table.trouble(slot)
-        table.transit(again, Event.NOT_DELETED)
-        retry_later(table, self._timers, again, now.monotonic_s)
+        self._responses.take_deletes(deletes, answers, now)
 
     def take_place_response(self, members: Members, reply: PlaceReply | None, now: Instant) -> None:
         """Take what a sampler says of members that it was asked to place, None for no answer.
