@@ -1,8 +1,8 @@
 """Gangs on one cluster: whether one fits now and what it lacks, and the reservation of all its members or of none.
 
-A gang is answered as one candidate that stands for the whole cluster (`WHOLE_CLUSTER`) with what is free there. Where
-its pods go is found when all members of a run are committed at once, over the whole table. Nothing is held for some of
-them meanwhile, so gangs cannot wait for each other.
+What a sampler says of a gang stands for the whole cluster, see `gang_answers`. Where its pods go is found when all
+members of a run are committed at once, over the whole table. Nothing is held for some of them meanwhile, so gangs
+cannot wait for each other.
 
 Source: 003 "Distributed jobs"; decision 0018; design section 7, invariant 7.
 """
@@ -10,7 +10,7 @@ Source: 003 "Distributed jobs"; decision 0018; design section 7, invariant 7.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -21,42 +21,18 @@ from argosy_core.gang import GangPlaces, SubGroup, Topology, place_gang
 from argosy_core.job.tables.members import Members, place_of
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeTable
+from argosy_core.placement.gang_answers import GangAnswer, merge_answers
 from argosy_core.placement.messages import SampleReply
 from argosy_core.placement.multibind import CommitOutcome
 from argosy_core.placement.reasons import WaitReason
-from argosy_core.placement.waiting import ANY_KIND
 
-__all__ = ["WHOLE_CLUSTER", "GangPlacer"]
+__all__ = ["GangPlacer"]
 
-WHOLE_CLUSTER: Final = -1
-"""Node of the one candidate of a gang."""
 _MOST_TRIED: Final = 16
 """Gangs that wait which are tried at once after a rise of capacity; the others have their turn with the next."""
 _MOST_WAITING: Final = 10_000
-_MOST_HOPS_SCORE: Final = 100.0
-"""Score of a gang all on one node; 0 with the most hops that the cluster knows."""
 _NO_NODES: Final = np.zeros(0, np.int32)
 _NOBODY: Final = Members.of([], [])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    """What is said of one gang."""
-
-    hops: int = -1
-    """Hops of the gang that fits now; negative if none does."""
-    reason: WaitReason = WaitReason.NONE
-    """Why none does."""
-    kinds: int = ANY_KIND
-    """Kinds of nodes that its pods fit when nothing else runs there, a bit each."""
-    miss: str = ""
-    """What it lacks, for people."""
-    text: str = ""
-    """What a plugin said."""
-    retry_after_s: float = 0.0
-    """When the plugin wants to be asked again."""
-    eligible_count: int = 0
-    """Nodes that some pod of it may be on."""
 
 
 class GangPlacer:
@@ -116,14 +92,14 @@ class GangPlacer:
             return reply
         if not self._waiting:
             self._tried = self._ledger.nodes.generation
-        said: dict[int, _Answer] = {}
+        said: dict[int, GangAnswer] = {}
         for position in positions:
             if should_stop():
                 break
             said[position] = self._look(int(slots[position]), kinds_of)
-        return _merge(reply, said, self._live_count(), self._most_hops())
+        return merge_answers(reply, said, self._live_count(), self._most_hops())
 
-    def _look(self, slot: int, kinds_of: Callable[[Int32s], Int64s]) -> _Answer:
+    def _look(self, slot: int, kinds_of: Callable[[Int32s], Int64s]) -> GangAnswer:
         """Say whether a gang fits now, and remember it if it waits for capacity."""
         table, gang = self._ledger.nodes, self._ledger.classes.gangs[slot]
         self._waiting.pop(slot, None)
@@ -132,16 +108,16 @@ class GangPlacer:
             for fault in cycle.faults.values():
                 reason = WaitReason.PLUGIN if fault.is_objection else WaitReason.FAULT
                 text = f"{fault.plugin}: {fault.reason}"
-                return _Answer(reason=reason, text=text, retry_after_s=fault.retry_after_s)
+                return GangAnswer(reason=reason, text=text, retry_after_s=fault.retry_after_s)
         places = place_gang(self._tree(), table.free, groups)
         eligible_count = int(np.count_nonzero(np.any([group.eligible for group in groups], axis=0)))
         if places is not None:
-            return _Answer(hops=max(places.hops), eligible_count=eligible_count)
+            return GangAnswer(hops=max(places.hops), eligible_count=eligible_count)
         self._waiting[slot] = None
         while len(self._waiting) > _MOST_WAITING:
             del self._waiting[next(iter(self._waiting))]
         fits_empty = self._fits_when_empty(slot)
-        return _Answer(
+        return GangAnswer(
             reason=WaitReason.NO_ROOM if fits_empty else WaitReason.MISMATCH,
             kinds=int(np.bitwise_or.reduce(kinds_of(gang.pods))) if fits_empty else 0,
             miss=self._miss(slot, table, groups) + " now" if fits_empty else self._miss_when_empty(slot),
@@ -466,42 +442,3 @@ def _most_together(topology: Topology, free: Int64s, group: SubGroup) -> int:
     np.minimum(counts, min(group.minimum, group.most_on_a_node), out=counts)
     sums = topology.sums(topology.highest_level(group.max_hops), counts)
     return min(group.minimum, int(sums.max(initial=0)))
-
-
-def _merge(reply: SampleReply, said: dict[int, _Answer], live_count: int, most_hops: int) -> SampleReply:
-    """Return an answer with what was said of gangs, by their positions among the classes."""
-    fits = np.zeros(reply.examined.size, np.bool_)
-    fits[[position for position, answer in said.items() if answer.hops >= 0]] = True
-    scores = [
-        _MOST_HOPS_SCORE * (1.0 - answer.hops / most_hops) for _, answer in sorted(said.items()) if answer.hops >= 0
-    ]
-    # The whole cluster stands before the nodes; a gang's one candidate where its part of the candidates begins.
-    places = reply.offset[:-1][fits]
-    examined, eligible, complete = reply.examined.copy(), reply.eligible.copy(), reply.complete.copy()
-    reason = reply.reason.copy()
-    kinds = reply.node_kinds.copy() if reply.node_kinds.size else np.full(examined.size, ANY_KIND, np.int64)
-    texts = list(reply.texts) or [""] * examined.size
-    misses = list(reply.nearest_misses) or [""] * examined.size
-    retry_after_s = reply.retry_after_s.copy() if reply.retry_after_s.size else np.zeros(examined.size, np.float32)
-    for position, answer in said.items():
-        examined[position], eligible[position], complete[position] = live_count, answer.eligible_count, 1
-        reason[position], kinds[position] = answer.reason, answer.kinds
-        texts[position], misses[position] = answer.text, answer.miss
-        retry_after_s[position] = answer.retry_after_s
-    return replace(
-        reply,
-        node=np.append(np.int32(WHOLE_CLUSTER), reply.node).astype(np.int32),
-        free=np.vstack([reply.total_free[None, :], reply.free]),
-        offset=(reply.offset + np.append(0, np.cumsum(fits))).astype(np.int32),
-        candidate=np.insert(reply.candidate + 1, places, 0).astype(np.int32),
-        score=np.insert(reply.score, places, np.array(scores, np.float32)).astype(np.float32),
-        examined=examined,
-        eligible=eligible,
-        complete=complete,
-        reason=reason,
-        nearest_misses=tuple(misses),
-        texts=tuple(texts) if any(texts) else (),
-        retry_after_s=retry_after_s if retry_after_s.any() else np.zeros(0, np.float32),
-        node_kinds=kinds if (kinds != ANY_KIND).any() else np.zeros(0, np.int64),
-        could_hold=reply.could_hold + np.int32(1),
-    )
