@@ -36,8 +36,9 @@ from argosy_server.api.access import AccessService
 from argosy_server.api.clusters import ClusterService
 from argosy_server.api.debug import DebugService
 from argosy_server.api.events import EventService
+from argosy_server.api.explanations import JobExplanations
 from argosy_server.api.grants import GrantedPermissions
-from argosy_server.api.jobs import JobExplanations, JobService, LeaderJobService
+from argosy_server.api.jobs import JobService, LeaderJobService
 from argosy_server.api.joining import Joining
 from argosy_server.api.kept_logs import KeptLogs
 from argosy_server.api.leadership.leader_view import LeaderRoleLike, Servicer
