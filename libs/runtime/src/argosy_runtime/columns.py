@@ -27,6 +27,7 @@ __all__ = [
     "read_member_numbers",
     "read_members",
     "unpack_column",
+    "unpack_optional",
 ]
 
 ColumnType = Literal["int8", "int16", "int32", "int64", "float32", "float64", "uuid"]
@@ -87,6 +88,15 @@ def unpack_column(data: bytes, kind: ColumnType, *, name: str, count: int | None
     if kind == "uuid":
         return np.frombuffer(data, dtype=np.uint8).reshape(-1, _UUID_BYTES)
     return np.frombuffer(data, dtype=_TYPES[kind])
+
+
+def unpack_optional(data: bytes, kind: ColumnType, *, name: str, count: int) -> npt.NDArray[Any] | None:
+    """Return a column that may be left out, None if it is; else as `unpack_column`.
+
+    Raises:
+        InvalidRequest: It is there, and not of that size.
+    """
+    return unpack_column(data, kind, name=name, count=count) if data else None
 
 
 def read_columns(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from google.protobuf.message import DecodeError, Message
 
 from argosy.lease.v1 import lease_pb2
@@ -21,15 +20,7 @@ from argosy_core.job.reading.options import OPTION_NAMES, JobOptions
 from argosy_core.job.tables.members import Members
 from argosy_core.leader.events import ReadRecord
 from argosy_core.leader.transaction import SetAside
-from argosy_core.queueing import StoredWeight
-from argosy_core.scheduler.columns.messages import (
-    ChangeRequestColumns,
-    JobColumns,
-    PromiseColumns,
-    RoundStateColumns,
-    ShrinkColumns,
-    SpecReference,
-)
+from argosy_core.scheduler.columns.messages import ChangeRequestColumns, JobColumns, RoundStateColumns, SpecReference
 from argosy_core.scheduler.outgoing.effects import AddedMembers, LeasePlan
 from argosy_core.scheduler.outgoing.events import EventGroup
 from argosy_eventlog import LogRecord
@@ -42,7 +33,9 @@ from argosy_runtime.columns import (
     read_member_numbers,
     read_members,
     unpack_column,
+    unpack_optional,
 )
+from argosy_server.leader.log.round_state_codec import round_state_columns, round_state_message
 
 __all__ = [
     "DecodedChanges",
@@ -247,7 +240,7 @@ def encode_lease_batch(plan: LeasePlan, *, pool: str, epoch: int, sequence: int,
         failed_jobs=lease_pb2.FailedJobs(
             handle_column=pack_column(plan.failed_handle, "int64"), reasons=plan.failed_reasons
         ),
-        round_state=_round_state_message(plan.round_state),
+        round_state=round_state_message(plan.round_state),
         traceparent=traceparent,
     )
     return batch.SerializeToString()
@@ -321,11 +314,13 @@ def decode_lease_batch(payload: bytes) -> DecodedRecord:
         node=leases["node_column"],
         clusters=tuple(message.leases.clusters),
         nodes=tuple(message.leases.nodes),
-        charge_core_s=_optional(message.leases.charge_core_s_column, "int64", leases["handle_column"].size, "charges"),
+        charge_core_s=unpack_optional(
+            message.leases.charge_core_s_column, "int64", name="charges", count=leases["handle_column"].size
+        ),
         stops=read_members(message.stops, stops, where="stops"),
         failed_handle=failed["handle_column"],
         failed_reasons=tuple(message.failed_jobs.reasons),
-        round_state=_round_state_columns(message.round_state),
+        round_state=round_state_columns(message.round_state),
         releases=(),
         added=_added_members(message.grow) if message.HasField("grow") else None,
     )
@@ -337,15 +332,6 @@ def decode_lease_batch(payload: bytes) -> DecodedRecord:
         plan=plan,
         traceparent=message.traceparent,
     )
-
-
-def _optional(column: bytes, kind: ColumnType, count: int, name: str) -> npt.NDArray[Any] | None:
-    """Return a column that may be left out.
-
-    Raises:
-        InvalidRequest: It is there, and not of that size.
-    """
-    return unpack_column(column, kind, name=name, count=count) if column else None
 
 
 def _lease_members(message: lease_pb2.Leases, leases: dict[str, Any]) -> Int16s | None:
@@ -386,106 +372,9 @@ def read_record(record: LogRecord, pool: str) -> tuple[ReadRecord, str]:
     return ReadRecord(position=record.position, epoch=record.epoch, plan=plan), decoded.traceparent
 
 
-def _round_state_message(columns: RoundStateColumns) -> lease_pb2.RoundState:
-    """Return round state as a message."""
-    return lease_pb2.RoundState(
-        queue_column=pack_column(columns.queue, "int64"),
-        flow_column=pack_column(columns.flow, "float64"),
-        flow_time_us=columns.flow_time_us,
-        attempted_handle_column=pack_column(columns.attempted_handle, "int64"),
-        failed_attempt_column=pack_column(columns.failed_attempt, "int32"),
-        non_preemptible_flow_column=b""
-        if columns.non_preemptible_flow is None
-        else pack_column(columns.non_preemptible_flow, "float64"),
-        branch_flow_column=b"" if columns.branch_flow is None else pack_column(columns.branch_flow, "float64"),
-        weights=[
-            lease_pb2.ResourceWeight(resource=one.resource, cores=one.cores, target_cores=one.target_cores)
-            for one in columns.weights
-        ],
-        weight_time_us=columns.weight_time_us,
-        promises=lease_pb2.Promises(
-            handle_column=pack_column(columns.promises.handle, "int64"),
-            kind_column=pack_column(columns.promises.kind, "int8"),
-            time_us_column=pack_column(columns.promises.time_us, "int64"),
-            clusters=columns.promises.clusters,
-            nodes=columns.promises.nodes,
-        )
-        if columns.promises.handle.size
-        else None,
-        shrinks=_shrinks_message(columns.shrinks),
-    )
-
-
-def _shrinks_message(columns: ShrinkColumns) -> lease_pb2.Shrinks | None:
-    """Return runs that give back members as a message, None for none."""
-    if not (len(columns.stopping) or columns.handle.size):
-        return None
-    return lease_pb2.Shrinks(
-        **member_columns(columns.stopping),
-        quiet_handle_column=pack_column(columns.handle, "int64"),
-        quiet_until_us_column=pack_column(columns.until_us, "int64"),
-        quiet_pause_us_column=pack_column(columns.pause_us, "int64"),
-    )
-
-
-def _shrink_columns(message: lease_pb2.Shrinks) -> ShrinkColumns:
-    """Return runs that give back members as columns."""
-    keys: dict[str, Any] = read_columns(message, {"handle_column": "int64", "attempt_column": "int32"}, where="shrinks")
-    names: dict[str, ColumnType] = {f"quiet_{name}_column": "int64" for name in ("handle", "until_us", "pause_us")}
-    quiet: dict[str, Any] = read_columns(message, names, where="shrinks")
-    number = read_member_numbers(message, len(keys["handle_column"]), where="shrinks")
-    return ShrinkColumns(
-        stopping=Members.of(keys["handle_column"], keys["attempt_column"], number),
-        handle=quiet["quiet_handle_column"],
-        until_us=quiet["quiet_until_us_column"],
-        pause_us=quiet["quiet_pause_us_column"],
-    )
-
-
-def _round_state_columns(message: lease_pb2.RoundState) -> RoundStateColumns:
-    """Return a message as round state."""
-    flows: dict[str, Any] = read_columns(message, {"queue_column": "int64", "flow_column": "float64"}, where="flow")
-    attempted: dict[str, Any] = read_columns(
-        message, {"attempted_handle_column": "int64", "failed_attempt_column": "int32"}, where="attempted"
-    )
-    count = flows["queue_column"].size
-    return RoundStateColumns(
-        queue=flows["queue_column"],
-        flow=flows["flow_column"],
-        flow_time_us=message.flow_time_us,
-        attempted_handle=attempted["attempted_handle_column"],
-        failed_attempt=attempted["failed_attempt_column"],
-        branch_flow=_optional(message.branch_flow_column, "float64", count, "branch flow"),
-        non_preemptible_flow=_optional(message.non_preemptible_flow_column, "float64", count, "non-preemptible flow"),
-        weights=tuple(
-            StoredWeight(resource=one.resource, cores=one.cores, target_cores=one.target_cores)
-            for one in message.weights
-        ),
-        weight_time_us=message.weight_time_us,
-        promises=_promise_columns(message.promises),
-        shrinks=_shrink_columns(message.shrinks),
-    )
-
-
-def _promise_columns(message: lease_pb2.Promises) -> PromiseColumns:
-    """Return promised starts as columns."""
-    columns: dict[str, Any] = read_columns(
-        message, {"handle_column": "int64", "kind_column": "int8", "time_us_column": "int64"}, where="promises"
-    )
-    if not len(message.clusters) == len(message.nodes) == len(columns["handle_column"]):
-        raise InvalidRequest("promises do not have one cluster and one node each")
-    return PromiseColumns(
-        handle=columns["handle_column"],
-        kind=columns["kind_column"],
-        time_us=columns["time_us_column"],
-        clusters=tuple(message.clusters),
-        nodes=tuple(message.nodes),
-    )
-
-
 def encode_round_state(columns: RoundStateColumns) -> bytes:
     """Return round state as the value of pools.round_state."""
-    return _round_state_message(columns).SerializeToString()
+    return round_state_message(columns).SerializeToString()
 
 
 def decode_round_state(payload: bytes | None) -> RoundStateColumns | None:
@@ -498,7 +387,7 @@ def decode_round_state(payload: bytes | None) -> RoundStateColumns | None:
         return None
     message = lease_pb2.RoundState()
     _parse(message, payload, "RoundState")
-    return _round_state_columns(message)
+    return round_state_columns(message)
 
 
 def encode_event_group(group: EventGroup) -> bytes:
