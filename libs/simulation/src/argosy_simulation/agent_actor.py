@@ -38,7 +38,8 @@ from argosy_core.permits import AgentHello, AgentMessage, Heartbeat, Inventory, 
 from argosy_core.permits import Directive as Told
 from argosy_core.permits import PermitRequest as PermitAsked
 from argosy_simulation.agenda import Process
-from argosy_simulation.cluster_actor import ClusterActor, RunningPod
+from argosy_simulation.cluster_actor import ClusterActor
+from argosy_simulation.cluster_objects import RunningPod
 from argosy_simulation.context import Context
 from argosy_simulation.sampler_actor import SamplerActor
 

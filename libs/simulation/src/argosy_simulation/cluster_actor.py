@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -31,59 +30,23 @@ from argosy_simulation.cluster_changes import (
     ObjectChange,
     PodResized,
     Scope,
-    TakeChanges,
     TakeListing,
     UnmanagedPod,
-    Watch,
     uid_column,
 )
+from argosy_simulation.cluster_objects import ClusterObject, RunningPod
 from argosy_simulation.network import Network
 from argosy_simulation.plan import POD, JobBook
 from argosy_simulation.settings import WorldSettings
+from argosy_simulation.watches import Watches
 
-__all__ = ["ClusterActor", "RunningPod"]
+__all__ = ["ClusterActor"]
 
 _CREATED, _RUNNING = int(ObjectState.CREATED), int(ObjectState.RUNNING)
 _SUCCEEDED, _FAILED = int(ObjectState.SUCCEEDED), int(ObjectState.FAILED)
 _ENDED = (_SUCCEEDED, _FAILED)
 _EXIT_CODE: Final = int(FailureKind.EXIT_CODE)
 _INFRASTRUCTURE: Final = int(FailureKind.INFRASTRUCTURE)
-
-
-@dataclass(slots=True)
-class _Object:
-    """An object that exists."""
-
-    uid: int
-    kind: str
-    node: str
-    state: int
-    exit_code: int = 0
-    failure: int = 0
-    deleting: bool = False
-    booked: bool = False
-    """A pod that has not ended takes room on its node."""
-    is_labelled: bool = True
-    """Somebody may take its labels away."""
-    repeated: bool = False
-    """A pod of its name was there before and is gone without anybody having reported it."""
-    started_us: int = 0
-    """When it began to run."""
-    requests: tuple[tuple[str, int], ...] | None = None
-    """What it asks for since it was resized; None before."""
-    version: int = 1
-    """Grows with each resize."""
-
-
-class RunningPod(NamedTuple):
-    """A pod that runs, as an agent sees it."""
-
-    key: Key
-    uid: int
-    version: int
-    requests: tuple[tuple[str, int], ...]
-    """What it asks for now, itself included."""
-    started_us: int
 
 
 class ClusterActor(Process):
@@ -117,18 +80,14 @@ class ClusterActor(Process):
         self._network = network
         self._settings = settings
         self._audit = audit
-        self.pauses: np.random.Generator | None = None
-        """Draws after which change a watch pauses, so that the pods of a bag appear one by one; None: it never does."""
         self.nodes: dict[str, NodeSpec] = {}
         self._free: dict[str, dict[str, int]] = {}
-        self.objects: dict[Key, _Object] = {}
+        self.objects: dict[Key, ClusterObject] = {}
         self._made: set[Key] = set()
         self._unmanaged_pods: dict[int, UnmanagedPod] = {}
         self._next_uid = 1
-        self._history: dict[Scope, list[tuple[object, ...]]] = {scope: [] for scope in Scope}
-        self._base = dict.fromkeys(Scope, 0)
-        """Changes that are forgotten because every watch has shown them."""
-        self.watches: list[Watch] = []
+        self.watches = Watches(agenda, network, settings)
+        """Who is told of its changes."""
         self.dark = False
         """Whether nothing reaches it, and nothing runs in it."""
         self.placer: Callable[[Members], PlaceReply | None] = lambda _: None
@@ -153,7 +112,7 @@ class ClusterActor(Process):
         if spec is None:
             return
         del self._free[name]
-        self._tell(Scope.NODES, NodeChange(name, None))
+        self.watches.tell(Scope.NODES, NodeChange(name, None))
         for key in [key for key, item in self.objects.items() if item.node == name and item.kind == POD]:
             if self.objects[key].state in (_SUCCEEDED, _FAILED):
                 continue
@@ -166,7 +125,7 @@ class ClusterActor(Process):
 
     def _return_node(self, spec: NodeSpec) -> None:
         self._add_node(spec)
-        self._tell(Scope.NODES, NodeChange(spec.name, spec))
+        self.watches.tell(Scope.NODES, NodeChange(spec.name, spec))
 
     # --- unmanaged pods -----------------------------------------------------------------------------------------------
 
@@ -181,7 +140,7 @@ class ClusterActor(Process):
         self._unmanaged_pods[unmanaged_pod.uid] = unmanaged_pod
         for resource, amount in asked:
             free[resource] -= amount
-        self._tell(Scope.OBJECTS, unmanaged_pod)
+        self.watches.tell(Scope.OBJECTS, unmanaged_pod)
         self._agenda.after(run_s, self, self._end_unmanaged_pod, unmanaged_pod.uid)
         return True
 
@@ -193,9 +152,9 @@ class ClusterActor(Process):
         if free is not None:
             for resource, amount in unmanaged_pod.requests:
                 free[resource] += amount
-        self._tell(Scope.OBJECTS, unmanaged_pod._replace(gone=True))
+        self.watches.tell(Scope.OBJECTS, unmanaged_pod._replace(gone=True))
 
-    # --- watching -----------------------------------------------------------------------------------------------------
+    # --- listing ------------------------------------------------------------------------------------------------------
 
     def list_all(self, owner: Process, scope: Scope, take: TakeListing, *, has_strays: bool = False) -> None:
         """Let a process have everything that exists, and the position from which to watch.
@@ -220,68 +179,10 @@ class ClusterActor(Process):
             rows = [self._show(key, item, gone=False) for key, item in self.objects.items()]
             rows.extend(PodResized(one.uid, one.requests) for one in self.objects.values() if one.requests is not None)
             rows.extend(self._unmanaged_pods.values())
-        position = self._base[scope] + len(self._history[scope])
+        position = self.watches.position(scope)
         self._agenda.after(self._network.draw_s(self._settings.call_s), owner, take, rows, position)
 
-    def watch(self, owner: Process, scope: Scope, take: TakeChanges, position: int) -> Watch | None:
-        """Begin a watch behind a listing; None if changes since then are forgotten."""
-        if position < self._base[scope]:
-            return None
-        watch = Watch(owner, scope, take, position=position)
-        self.watches.append(watch)
-        self._schedule(watch)
-        return watch
-
-    def end_watch(self, watch: Watch) -> None:
-        """End a watch; its owner is told by `watch_ended`."""
-        if watch.open:
-            watch.open = False
-            self.watches.remove(watch)
-            if watch.owner.alive:
-                delay_s = self._network.draw_s(self._settings.watch_s)
-                self._agenda.after(delay_s, watch.owner, watch.owner.watch_ended, watch.scope)  # type: ignore[attr-defined]
-
-    def forget_watches(self, owner: Process) -> None:
-        """Drop the watches of a process that died."""
-        for watch in [watch for watch in self.watches if watch.owner is owner]:
-            watch.open = False
-            self.watches.remove(watch)
-
-    def _tell(self, scope: Scope, change: tuple[object, ...]) -> None:
-        self._history[scope].append(change)
-        for watch in self.watches:
-            if watch.scope is scope:
-                self._schedule(watch)
-
-    def _schedule(self, watch: Watch) -> None:
-        """See to it that a watch shows what is new."""
-        if watch.scheduled or watch.position == self._base[watch.scope] + len(self._history[watch.scope]):
-            return
-        watch.scheduled = True
-        due_us = self._agenda.now_us + round(self._network.draw_s(self._settings.watch_s) * 1e6)
-        self._agenda.at(max(due_us, watch.lagging_until_us), watch.owner, self._show_news, watch)
-
-    def _show_news(self, watch: Watch) -> None:
-        watch.scheduled = False
-        if not watch.open:
-            return
-        if watch.lagging_until_us > self._agenda.now_us:
-            self._schedule(watch)
-            return
-        history, base = self._history[watch.scope], self._base[watch.scope]
-        rows = history[watch.position - base :]
-        if self.pauses is not None and len(rows) > 1:
-            rows = rows[: int(self.pauses.integers(1, len(rows) + 1))]
-        watch.position += len(rows)
-        lowest = min(other.position for other in self.watches if other.scope is watch.scope)
-        if lowest - base > 1000:
-            del history[: lowest - base]
-            self._base[watch.scope] = lowest
-        self._schedule(watch)
-        if rows:
-            watch.take(rows)
-
-    def _show(self, key: Key, item: _Object, *, gone: bool) -> ObjectChange:
+    def _show(self, key: Key, item: ClusterObject, *, gone: bool) -> ObjectChange:
         shown = ObjectChange(
             *key, item.kind, item.state, gone, item.uid, item.node, self._agenda.now_us, item.exit_code, item.failure
         )
@@ -400,11 +301,11 @@ class ClusterActor(Process):
                 found.append(self._show(key, item, gone=False))
         return found
 
-    def _label(self, key: Key, item: _Object) -> None:
+    def _label(self, key: Key, item: ClusterObject) -> None:
         """Give an object its labels back."""
         if not item.is_labelled:
             item.is_labelled = True
-            self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+            self.watches.tell(Scope.OBJECTS, self._show(key, item, gone=False))
 
     def take_labels(self, rng: np.random.Generator, is_live: Callable[[int, int], bool]) -> int:
         """Take the labels from about half of the pods that have ended or are of live runs, and tell nobody.
@@ -426,11 +327,11 @@ class ClusterActor(Process):
 
     # --- objects ------------------------------------------------------------------------------------------------------
 
-    def _make(self, key: Key, node: str, *, was_known: bool) -> _Object:
+    def _make(self, key: Key, node: str, *, was_known: bool) -> ClusterObject:
         """Create an object; a pod starts a while later if its node is there and has room."""
         handle, _, position = key
         kind = self._book.kinds_of(handle)[position]
-        item = self.objects[key] = _Object(self._next_uid, kind, node, _CREATED if kind == POD else _RUNNING)
+        item = self.objects[key] = ClusterObject(self._next_uid, kind, node, _CREATED if kind == POD else _RUNNING)
         self._next_uid += 1
         if kind == POD:
             self._audit.pod_created(self.name, key, was_known=was_known)
@@ -440,7 +341,7 @@ class ClusterActor(Process):
                 self._admit(key, item)
             else:
                 self._agenda.after(self._network.draw_s(self._settings.collect_s), self, self._stop, key, item.uid)
-        self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+        self.watches.tell(Scope.OBJECTS, self._show(key, item, gone=False))
         if item.booked:
             start_s = self._network.draw_s(self._settings.pod_start_s)
             if start_s:
@@ -449,7 +350,7 @@ class ClusterActor(Process):
                 self._start(key, item.uid)
         return item
 
-    def _admit(self, key: Key, item: _Object) -> None:
+    def _admit(self, key: Key, item: ClusterObject) -> None:
         """Let a pod take room on its node, or fail as nodes let pods fail for which there is none.
 
         That must not happen, with two exceptions: another pod came between commit and creation; or a pod that vanished
@@ -467,11 +368,11 @@ class ClusterActor(Process):
         item.booked = True
         self._book_room(key, item, -1)
 
-    def _asks(self, key: Key, item: _Object) -> tuple[tuple[str, int], ...]:
+    def _asks(self, key: Key, item: ClusterObject) -> tuple[tuple[str, int], ...]:
         """Return what a pod asks for."""
         return self._book.requests_of(*key) if item.requests is None else item.requests
 
-    def _book_room(self, key: Key, item: _Object, sign: int) -> None:
+    def _book_room(self, key: Key, item: ClusterObject, sign: int) -> None:
         """Take (-1) or give back (+1) what a pod asks for."""
         free = self._free[item.node]
         for resource, amount in self._asks(key, item):
@@ -484,7 +385,7 @@ class ClusterActor(Process):
         handle, attempt, position = key
         self._audit.pod_started(self.name, handle, attempt, position)
         item.state, item.started_us = _RUNNING, self._agenda.now_us
-        self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+        self.watches.tell(Scope.OBJECTS, self._show(key, item, gone=False))
         self.on_start()
         run_s = self._book.run_s(handle, position)
         if np.isfinite(run_s):
@@ -499,7 +400,7 @@ class ClusterActor(Process):
         item.state = _FAILED if item.exit_code else _SUCCEEDED
         item.failure = _EXIT_CODE if item.exit_code else 0
         self._leave(key, item)
-        self._tell(Scope.OBJECTS, self._show(key, item, gone=False))
+        self.watches.tell(Scope.OBJECTS, self._show(key, item, gone=False))
 
     def _stop(self, key: Key, uid: int) -> None:
         """Remove an object that is being deleted."""
@@ -510,9 +411,9 @@ class ClusterActor(Process):
     def _remove(self, key: Key) -> None:
         item = self.objects.pop(key)
         self._leave(key, item)
-        self._tell(Scope.OBJECTS, self._show(key, item, gone=True))
+        self.watches.tell(Scope.OBJECTS, self._show(key, item, gone=True))
 
-    def _leave(self, key: Key, item: _Object) -> None:
+    def _leave(self, key: Key, item: ClusterObject) -> None:
         """Let a pod give back what it holds."""
         if item.booked:
             item.booked = False
@@ -547,7 +448,7 @@ class ClusterActor(Process):
         item.requests = tuple((name, amounts.get(name, amount)) for name, amount in before)
         item.version += 1
         self._book_room(key, item, -1)
-        self._tell(Scope.OBJECTS, PodResized(item.uid, item.requests))
+        self.watches.tell(Scope.OBJECTS, PodResized(item.uid, item.requests))
         return item.version
 
     def unfinished_pods(self) -> set[tuple[int, int]]:

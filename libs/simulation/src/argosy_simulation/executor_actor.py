@@ -111,10 +111,10 @@ class ExecutorActor(Process):
     def _take_listing(self, rows: list[tuple[object, ...]], position: int, started_s: float) -> None:
         self._listing = False
         first = not self._watching
-        self.cluster.forget_watches(self)
+        self.cluster.watches.forget(self)
         self._watching = True
         self.reconciler.take_listing(self._observations(rows), started_s=started_s, now=self._now())
-        if self.cluster.watch(self, Scope.OBJECTS, self._take_changes, position) is None:
+        if self.cluster.watches.begin(self, Scope.OBJECTS, self._take_changes, position) is None:
             self._list()
         if first:
             self._dial_soon(0.0)
@@ -253,7 +253,7 @@ class ExecutorActor(Process):
         self._news()
         if self._refused_count > 3 and self.is_superseded():
             self.alive = False
-            self.cluster.forget_watches(self)
+            self.cluster.watches.forget(self)
             return
         self._dial_soon(self._context.network.draw_s(self._context.settings.dial_s))
 

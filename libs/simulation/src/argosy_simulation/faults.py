@@ -145,14 +145,14 @@ class Saboteur(Process):
     def end_watch(self) -> None:
         """End a watch."""
         cluster = self._world.clusters[self._draw(len(self._world.clusters))]
-        if cluster.watches:
-            cluster.end_watch(cluster.watches[self._draw(len(cluster.watches))])
+        if cluster.watches.active:
+            cluster.watches.end(cluster.watches.active[self._draw(len(cluster.watches.active))])
 
     def delay_watch(self) -> None:
         """Let a watch fall behind."""
         cluster = self._world.clusters[self._draw(len(self._world.clusters))]
-        if cluster.watches:
-            watch = cluster.watches[self._draw(len(cluster.watches))]
+        if cluster.watches.active:
+            watch = cluster.watches.active[self._draw(len(cluster.watches.active))]
             watch.lagging_until_us = self._world.context.agenda.now_us + round(
                 self._length_s(self._settings.lag_s) * 1e6
             )

@@ -86,7 +86,7 @@ class WorldParts:
         )
         if book.has_several_pods:
             for index, cluster in enumerate(self.clusters):
-                cluster.pauses = self.context.generator(7, index)
+                cluster.watches.pauses = self.context.generator(7, index)
         self._started: dict[tuple[str, int], int] = {}
         self._every_executor: list[ExecutorActor] = []
         self.samplers = [self._start_sampler(index) for index in range(len(self.clusters))]
@@ -219,7 +219,7 @@ class WorldParts:
     def _kill(self, process: SamplerActor | ExecutorActor) -> None:
         process.alive = False
         self.context.network.end_all(process)
-        process.cluster.forget_watches(process)
+        process.cluster.watches.forget(process)
 
     def restart_sampler(self, index: int) -> None:
         """Kill a cluster's sampler and start another a while later."""
@@ -254,7 +254,7 @@ class WorldParts:
         old.isolated_until_us = self.context.agenda.now_us + round(length_s * 1e6)
         if old.stream is not None:
             network.stall(old.stream, length_s)
-        for watch in old.cluster.watches:
+        for watch in old.cluster.watches.active:
             if watch.owner is old:
                 watch.lagging_until_us = old.isolated_until_us
         delay_s = network.draw_s(self.context.settings.restart_s)

@@ -19,14 +19,7 @@ from argosy_core.job.tables.members import Members
 from argosy_core.job.tables.rows import PlacedNodes
 from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, RunPods
 from argosy_core.permits import PermitService
-from argosy_core.placement import (
-    CommitRequest,
-    NodeSampler,
-    Placements,
-    PlaceReply,
-    SampleRequest,
-    SamplerSession,
-)
+from argosy_core.placement import CommitRequest, NodeSampler, Placements, PlaceReply, SampleRequest, SamplerSession
 from argosy_core.scheduler import CapacityColumns, ClusterRuns
 from argosy_simulation.agenda import Process
 from argosy_simulation.cluster_actor import ClusterActor
@@ -131,7 +124,7 @@ class SamplerActor(Process):
             self._tell_soon()
 
     def _watch(self, scope: Scope, take: Callable[[list[tuple[object, ...]]], None], position: int) -> None:
-        if self.cluster.watch(self, scope, take, position) is None:
+        if self.cluster.watches.begin(self, scope, take, position) is None:
             self.watch_ended(scope)
             return
         self._listed.add(scope)
