@@ -77,7 +77,7 @@ from argosy_simulation.changes import held_jobs, read_changes
 from argosy_simulation.context import Context
 from argosy_simulation.executor_actor import ExecutorActor, ExecutorHello
 from argosy_simulation.network import Stream
-from argosy_simulation.peers import Peer, state_columns
+from argosy_simulation.peers import Peer, Peers, state_columns
 from argosy_simulation.sampler_actor import SamplerActor
 
 __all__ = ["LeaderActor"]
@@ -110,9 +110,7 @@ class LeaderActor(Process):
         )
         self.serving = False
         """Whether sessions are taken."""
-        self._peers: dict[Session, Peer] = {}
-        self._sessions: dict[Stream, Session] = {}
-        self._serial = 0
+        self._peers = Peers(context.network)
         self._publishing: Publish | None = None
         self._stores: deque[Store] = deque()
         self._is_storing = False
@@ -361,7 +359,7 @@ class LeaderActor(Process):
 
     def has_sessions(self, cluster: str) -> bool:
         """Return whether anybody of a cluster has a session."""
-        return any(session.cluster == cluster for session in self._peers)
+        return self._peers.has_any(cluster)
 
     def take_sampler_hello(self, stream: Stream, sampler: SamplerActor) -> None:
         """Take a sampler's first message."""
@@ -396,38 +394,31 @@ class LeaderActor(Process):
             if context.store.epoch != self.epoch:
                 self.give_up()
             return None
-        if not stream.open:
-            return None
-        self._serial += 1
-        session = Session(cluster, role, actor.incarnation, self._serial)
-        peer = self._peers[session] = Peer(session, stream, actor)
-        self._sessions[stream] = session
-        return peer
+        return self._peers.begin(stream, actor, cluster, role) if stream.open else None
 
     def stream_closed(self, stream: Stream) -> None:
         """Tell of the session of a stream that ended."""
-        session = self._sessions.pop(stream, None)
-        if session is not None:
-            del self._peers[session]
-            self.feed(SessionLost(session=session))
+        peer = self._peers.at(stream)
+        if peer is not None:
+            self._peers.end(peer.session)
+            self.feed(SessionLost(session=peer.session))
 
     def _close(self, close: Close) -> None:
-        peer = self._peers.pop(close.session, None)
+        peer = self._peers.end(close.session)
         if peer is not None:
-            del self._sessions[peer.stream]
             self.context.network.close(peer.stream, self)
 
-    def _send(self, session: Session, action: str, *arguments: Any, repeatable: bool = True) -> None:  # noqa: ANN401
-        """Send a message to the peer of a session, if it is still there."""
-        peer = self._peers.get(session)
+    def _hear(self, stream: Stream, tell: Callable[[Session], Event]) -> None:
+        """Tell the machine of what a peer says, unless its session has ended."""
+        peer = self._peers.at(stream)
         if peer is not None:
-            target = getattr(peer.actor, action)
-            self.context.network.send(peer.stream, peer.actor, target, peer.stream, *arguments, repeatable=repeatable)
+            self.feed(tell(peer.session))
 
     def _welcome(self, welcome: Welcome) -> None:
-        peer = self._peers[welcome.session]
+        peer = self._peers.get(welcome.session)
+        assert peer is not None
         if welcome.session.role is Role.SAMPLER:
-            self._send(welcome.session, "take_welcome", self.epoch, repeatable=False)
+            self._peers.send(welcome.session, "take_welcome", self.epoch, repeatable=False)
             return
         greet = partial(peer.actor.take_welcome, is_first=welcome.is_first)
         fence_s = self.context.settings.fence_s
@@ -436,65 +427,55 @@ class LeaderActor(Process):
     # --- samplers -----------------------------------------------------------------------------------------------------
 
     def _send_placements(self, sent: SendPlacements) -> None:
-        self._send(sent.session, "take_placements", self.epoch, sent.placements, sent.classes, repeatable=False)
+        self._peers.send(sent.session, "take_placements", self.epoch, sent.placements, sent.classes, repeatable=False)
 
     def _send_sample(self, sent: SendSample) -> None:
         if sent.dropped_classes:
-            self._send(sent.session, "forget_classes", self.epoch, sent.dropped_classes, repeatable=False)
-        self._send(sent.session, "answer_sample", self.epoch, sent.request, sent.classes, repeatable=False)
+            self._peers.send(sent.session, "forget_classes", self.epoch, sent.dropped_classes, repeatable=False)
+        self._peers.send(sent.session, "answer_sample", self.epoch, sent.request, sent.classes, repeatable=False)
 
     def _send_commit(self, sent: SendCommit) -> None:
-        self._send(sent.session, "answer_commit", self.epoch, sent.request)
+        self._peers.send(sent.session, "answer_commit", self.epoch, sent.request)
 
     def _send_releases(self, sent: SendReleases) -> None:
-        self._send(sent.session, "take_release", self.epoch, sent.runs)
+        self._peers.send(sent.session, "take_release", self.epoch, sent.runs)
 
     def take_capacity(self, stream: Stream, capacity: CapacityColumns) -> None:
         """Take what a sampler tells of its nodes."""
-        session = self._sessions.get(stream)
-        if session is not None:
-            self.feed(CapacityTold(session=session, columns=capacity))
+        self._hear(stream, lambda session: CapacityTold(session=session, columns=capacity))
 
     def take_held(self, stream: Stream, held: HeldAmounts) -> None:
         """Take what a sampler tells that members of runs hold."""
-        session = self._sessions.get(stream)
-        if session is not None:
-            self.feed(AmountsHeld(session=session, held=held))
+        self._hear(stream, lambda session: AmountsHeld(session=session, held=held))
 
     def take_nodes(self, stream: Stream, placed: PlacedNodes) -> None:
         """Take where a sampler placed what is leased to its cluster."""
-        session = self._sessions.get(stream)
-        if session is not None:
-            self.feed(NodesChosen(session=session, placed=placed))
+        self._hear(stream, lambda session: NodesChosen(session=session, placed=placed))
 
     def take_ready(self, stream: Stream) -> None:
         """Take a sampler's word that it may be asked."""
-        session = self._sessions.get(stream)
-        if session is not None:
-            self.feed(SamplerReady(session=session))
+        self._hear(stream, lambda session: SamplerReady(session=session))
 
     def take_sample(self, stream: Stream, number: int, reply: SampleReply) -> None:
         """Take a sampler's candidates."""
-        session = self._sessions.get(stream)
-        if session is not None:
-            self.feed(SampleAnswered(session=session, round_number=number, reply=reply))
+        self._hear(stream, lambda session: SampleAnswered(session=session, round_number=number, reply=reply))
 
     def take_commit(self, stream: Stream, number: int, stage: int, reply: CommitReply) -> None:
         """Take the outcome of commits."""
-        session = self._sessions.get(stream)
-        if session is not None:
-            self.feed(CommitAnswered(session=session, round_number=number, stage=stage, reply=reply))
+        self._hear(
+            stream, lambda session: CommitAnswered(session=session, round_number=number, stage=stage, reply=reply)
+        )
 
     # --- executors ----------------------------------------------------------------------------------------------------
 
     def _send_rows(self, sent: SendRows) -> None:
-        self._send(sent.session, "take_rows", sent.rows)
+        self._peers.send(sent.session, "take_rows", sent.rows)
 
     def _send_stops(self, sent: SendStops) -> None:
-        self._send(sent.session, "take_stops", sent.runs)
+        self._peers.send(sent.session, "take_stops", sent.runs)
 
     def _acknowledge(self, sent: Acknowledge) -> None:
-        self._send(sent.session, "take_stored", sent.batch)
+        self._peers.send(sent.session, "take_stored", sent.batch)
 
     def _listen(self, listen: Listen) -> None:
         """Read an executor's states from now on, those that came meanwhile first."""
@@ -507,11 +488,10 @@ class LeaderActor(Process):
 
     def take_states(self, stream: Stream, batch: ReportBatch) -> None:
         """Take states."""
-        session = self._sessions.get(stream)
-        if session is None:
+        peer = self._peers.at(stream)
+        if peer is None:
             return
-        peer = self._peers[session]
         if peer.listening:
-            self.feed(StatesReported(session=session, batch=batch.number, columns=state_columns(batch)))
+            self.feed(StatesReported(session=peer.session, batch=batch.number, columns=state_columns(batch)))
         else:
             peer.unread.append(batch)
