@@ -16,7 +16,8 @@ from argosy.api.v1 import event_pb2, job_pb2
 from argosy_cli.exits import ExitCode
 from argosy_cli.output import shown, state_text, time_text
 from argosy_cli.root import cli
-from argosy_testkit.fake_api import SCALED_JOB, FakeApi
+from argosy_testkit.fake_api import FakeApi
+from argosy_testkit.fake_clusters import SCALED_JOB
 
 JOB = "kind: Pod\napiVersion: v1\n"
 UNKNOWN_ID = "01890000-0000-7000-8000-00000000ffff"
