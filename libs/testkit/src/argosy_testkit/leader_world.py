@@ -9,55 +9,30 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from argosy_core.arrays import Int32s, Int64s
-from argosy_core.job.reading.after import AfterUntil
+from argosy_core.arrays import Int64s
 from argosy_core.job.reading.classes import GangGroup, SchedulingClass
-from argosy_core.job.reading.options import join_options
 from argosy_core.job.states import JobEventKind, JobState
 from argosy_core.job.tables.members import Members
-from argosy_core.job.tables.rows import HeldAmounts, PlacedNodes
+from argosy_core.job.tables.rows import PlacedNodes
 from argosy_core.leader import LeaderMachine, MachineSettings, Phase
 from argosy_core.leader import events as hear
 from argosy_core.leader import instructions as say
-from argosy_core.leader.events import ClusterSettings, Event, Moment, Role, Session
+from argosy_core.leader.events import ClusterSettings, Event, Moment, Session
 from argosy_core.leader.rounds import ROUND_GIVEN_UP
 from argosy_core.leader.transaction import Transaction
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import ANY_NODE, NodeSpec
-from argosy_core.placement import (
-    CommitReply,
-    CommitRequest,
-    NodeSampler,
-    PlaceReply,
-    SampleReply,
-    SampleRequest,
-    SamplerSession,
-)
-from argosy_core.scheduler import (
-    LeasePlan,
-    PoolState,
-    RoundSettings,
-    begin_round,
-    check_invariants,
-)
+from argosy_core.placement import CommitReply, CommitRequest, PlaceReply, SampleReply, SampleRequest
+from argosy_core.scheduler import LeasePlan, PoolState, RoundSettings, begin_round, check_invariants
 from argosy_simulation.changes import read_changes
 from argosy_simulation.durable import DurableStore
 from argosy_simulation.stored_rows import JobRow
 from argosy_testkit.world_clusters import EventKeeper, WorldCluster
-from argosy_testkit.world_rows import (
-    LAYOUTS,
-    POD_LAYOUT,
-    Report,
-    capacity_columns,
-    empty_book,
-    options_of,
-    report_columns,
-)
+from argosy_testkit.world_rows import Report, add_jobs, empty_book, held_amounts
 
 __all__ = ["LeaderWorld"]
 
@@ -204,15 +179,8 @@ class LeaderWorld:
         """Connect the sampler and the executor of a cluster of equal nodes."""
         amounts = dict(node_amounts or self.node_amounts)
         specs = [NodeSpec(name=f"{name}-{row}", total=amounts) for row in range(node_count)]
-        sessions = Session(name, Role.SAMPLER, 0, 0), Session(name, Role.EXECUTOR, 0, 0)
-        sampling = self._start_sampler(specs, 0)
-        self.clusters[name] = WorldCluster(specs=specs, sampling=sampling, sampler=sessions[0], executor=sessions[1])
+        self.clusters[name] = WorldCluster(name, specs, self.make_ledger, self.rng)
         self.reconnect(name)
-
-    def _start_sampler(self, specs: list[NodeSpec], incarnation: int) -> SamplerSession:
-        ledger, pool = self.make_ledger()
-        ledger.put_nodes(specs)
-        return SamplerSession(ledger, NodeSampler(ledger, incarnation=incarnation), self.rng, pool=pool)
 
     def reconnect(self, name: str) -> None:
         """Restart everything of a cluster."""
@@ -222,17 +190,13 @@ class LeaderWorld:
     def reconnect_sampler(self, name: str) -> None:
         """Restart a sampler: a new incarnation, which knows its nodes in another order, takes the leader's list."""
         cluster = self.clusters[name]
-        cluster.specs.reverse()
-        cluster.sampler = _next(cluster.sampler)
-        cluster.sampling = self._start_sampler(cluster.specs, cluster.sampler.incarnation)
+        cluster.restart_sampler(self.make_ledger)
         self.tell(hear.Bound(session=cluster.sampler, settings=self._bind_to_store(cluster.sampler)))
 
     def reconnect_executor(self, name: str) -> None:
         """Restart an executor, which has made all that it was told to make."""
         cluster = self.clusters[name]
-        cluster.executor = _next(cluster.executor)
-        runs = [run for run in self.live_runs(name) if run in cluster.made]
-        known = Members(*np.array(runs, dtype=np.int64).reshape(-1, 2).T)
+        known = cluster.restart_executor(self.live_runs(name))
         self.tell(hear.Bound(session=cluster.executor, settings=self._bind_to_store(cluster.executor), known=known))
 
     def _bind_to_store(self, session: Session) -> ClusterSettings:
@@ -240,20 +204,12 @@ class LeaderWorld:
         return self.store.cluster_settings(session.cluster)
 
     def _take_placements(self, sent: say.SendPlacements) -> Iterator[Event]:
-        sampling = self.clusters[sent.session.cluster].sampling
-        sampling.check_epoch(self.machine.epoch)
-        self._define(sampling, sent.classes)
-        sampling.take_placements(sent.placements, is_last=True)
-        yield hear.SamplerReady(session=sent.session)
-        yield self._capacity(sent.session)
-
-    def _define(self, sampling: SamplerSession, classes: say.ClassDefinitions) -> None:
-        sampling.define((class_id, SchedulingClass.parse(definition)) for class_id, definition in classes)
+        yield from self.clusters[sent.session.cluster].take_placements(self.machine.epoch, sent)
 
     def _sample(self, sent: say.SendSample) -> Iterator[Event]:
-        sampling = self.clusters[sent.session.cluster].sampling
-        sampling.forget(sent.dropped_classes)
-        self._define(sampling, sent.classes)
+        cluster = self.clusters[sent.session.cluster]
+        cluster.sampling.forget(sent.dropped_classes)
+        cluster.define(sent.classes)
         reply = self._answer_sample(sent.request)
         if reply is not None:
             yield hear.SampleAnswered(session=sent.session, round_number=sent.request.round_number, reply=reply)
@@ -280,32 +236,21 @@ class LeaderWorld:
         return ()
 
     def _make(self, sent: say.SendRows) -> Iterable[Event]:
-        members = Members.of(sent.rows.handle, sent.rows.attempt, sent.rows.member)
-        self.clusters[sent.session.cluster].made.update(members.pairs())
+        self.clusters[sent.session.cluster].make(sent.rows)
         return ()
 
     def set_nodes(self, name: str, node_amounts: Mapping[str, int]) -> None:
         """Give the nodes of a cluster other amounts, and have its sampler tell them."""
-        cluster = self.clusters[name]
-        cluster.specs = [replace(spec, total=dict(node_amounts)) for spec in cluster.specs]
-        cluster.ledger.put_nodes(cluster.specs)
+        self.clusters[name].set_nodes(node_amounts)
         self.send_capacity(name)
 
     def send_capacity(self, name: str) -> None:
         """Have a sampler tell its nodes and totals."""
-        self.tell(self._capacity(self.clusters[name].sampler))
-
-    def _capacity(self, session: Session) -> hear.CapacityTold:
-        sampling = self.clusters[session.cluster].sampling
-        return hear.CapacityTold(session=session, columns=capacity_columns(sampling.sampler, session.incarnation))
+        self.tell(self.clusters[name].capacity())
 
     def tell_amounts(self, cluster: str, amounts: Mapping[tuple[int, int], int], resource: str = "cpu") -> None:
         """Have a sampler tell what members, (handle, ordinal), hold of a resource; -1 for what the class says."""
-        held = HeldAmounts(
-            members=Members(*np.array(list(amounts), dtype=np.int64).T),
-            names=(resource,),
-            amounts=np.array(list(amounts.values()), dtype=np.int64)[:, None],
-        )
+        held = held_amounts(amounts, resource)
         self.tell(hear.AmountsHeld(session=self.clusters[cluster].sampler, held=held))
 
     def delegate(self, cluster: str, *, delegated: bool = True) -> None:
@@ -341,8 +286,8 @@ class LeaderWorld:
 
     def tell_news(self) -> None:
         """Have the samplers tell of classes that fit by now, as they do soon after capacity rose."""
-        waiting = [cluster.sampler for cluster in self.clusters.values() if cluster.sampling.sampler.waiting_count]
-        self.tell(*map(self._capacity, waiting))
+        waiting = [cluster for cluster in self.clusters.values() if cluster.sampling.sampler.waiting_count]
+        self.tell(*(cluster.capacity() for cluster in waiting))
 
     # --- people -------------------------------------------------------------------------------------------------------
 
@@ -356,61 +301,15 @@ class LeaderWorld:
         self.book.definitions[class_id] = SchedulingClass.of_gang(groups).definition()
 
     def submit(self, count: int, **job: Any) -> list[int]:  # noqa: ANN401
-        """Submit equal jobs as `grow` describes them, have the leader take them, and return their handles."""
+        """Submit equal jobs, as `add_jobs` describes them, have the leader take them, and return their handles."""
         rows = self.grow(count, **job)
         self.store.submit(self.store.next_change_id(), rows, round(self.now_s * 1e6))
         self.take()
         return [int(handle) for handle in self.book.handles(rows)]
 
-    def grow(  # noqa: PLR0913 - one argument per thing that a test may care about
-        self,
-        count: int,
-        *,
-        queue: int = 1,
-        class_id: int = 1,
-        priority: int = 0,
-        job_set: str = "set",
-        layout: bytes = POD_LAYOUT,
-        options: tuple[int, ...] | None = None,
-        after: tuple[AfterUntil, Sequence[int]] | None = None,
-        parent: int | None = None,
-    ) -> Int64s:
-        """Add jobs to those there will be, and return their rows in the book.
-
-        Options are as of `options_of`; `after` names the handles of jobs to wait for, `parent` one to end with.
-        """
-        if class_id not in self.book.definitions:
-            self.define_class(class_id, cpu=1000)
-        plan, owner = self.book.plan, (queue - 1, job_set)
-        job_sets = plan.job_sets if owner in plan.job_sets else (*plan.job_sets, owner)
-
-        def more(column: Int32s, value: int) -> Int32s:
-            return np.append(column, np.full(count, value, dtype=np.int32))
-
-        known = (plan.options, plan.submit_s.size)
-        submit_s = np.append(plan.submit_s, np.full(count, self.now_s - self._begin_s))
-        self.book.plan = replace(
-            plan,
-            job_sets=job_sets,
-            submit_s=submit_s,
-            run_s=np.zeros(submit_s.size),
-            class_index=more(plan.class_index, class_id - 1),
-            job_set=more(plan.job_set, job_sets.index(owner)),
-            priority=more(plan.priority, priority),
-            exit_code=more(plan.exit_code, 0),
-            layout=more(plan.layout, LAYOUTS.index(layout)),
-            options=join_options([known, (None if options is None else options_of(*[options] * count), count)]),
-        )
-        rows = np.arange(submit_s.size - count, submit_s.size, dtype=np.int64)
-        if after is not None:
-            named = after[0], tuple(self.book.index(handle) for handle in after[1])
-            self.book.plan = replace(
-                self.book.plan, after={**self.book.plan.after, **dict.fromkeys(rows.tolist(), named)}
-            )
-        if parent is not None:
-            bound = dict.fromkeys(rows.tolist(), self.book.index(parent))
-            self.book.plan = replace(self.book.plan, families={**self.book.plan.families, **bound})
-        return rows
+    def grow(self, count: int, **job: Any) -> Int64s:  # noqa: ANN401
+        """Add equal jobs, as `add_jobs` describes them, to those there will be, and return their rows in the book."""
+        return add_jobs(self.book, count, submit_s=self.now_s - self._begin_s, **job)
 
     def read(self) -> None:
         """Have the leader read the changes that can be seen; its next cycle takes them."""
@@ -523,13 +422,9 @@ class LeaderWorld:
             ahead_s: How far the cluster's clock is ahead, and that of its executor with it.
             sent_ahead_s: How far the executor's own is, beside that.
         """
-        told = self.clusters[cluster]
-        told.batch += 1
         there_s = self.now_s + ahead_s
-        columns = report_columns(reports, there_s)
         count = len(self.stored)
-        sent_us = round((there_s + sent_ahead_s) * 1e6)
-        self._tell(hear.StatesReported(session=told.executor, batch=told.batch, columns=columns, sent_us=sent_us))
+        self._tell(self.clusters[cluster].report(reports, there_s, there_s + sent_ahead_s))
         self.take()
         return self.stored[count] if len(self.stored) > count else Transaction()
 
@@ -583,10 +478,6 @@ class LeaderWorld:
         """Return a hash over all events and decisions so far."""
         plans = [(one.plan.handle.tolist(), one.plan.nodes) for one in self.said if isinstance(one, say.Publish)]
         return hashlib.blake2b(repr((plans, self.events.kinds)).encode()).hexdigest()
-
-
-def _next(session: Session) -> Session:
-    return session._replace(incarnation=session.incarnation + 1, serial=session.serial + 1)
 
 
 def _warn(warn: say.Warn) -> Iterable[Event]:

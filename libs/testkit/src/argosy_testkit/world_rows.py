@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from argosy_core.arrays import Int32s, Int64s
 from argosy_core.job.failure_kind import FailureKind
+from argosy_core.job.reading.after import AfterUntil
 from argosy_core.job.reading.classes import SchedulingClass
-from argosy_core.job.reading.options import OPTION_NAMES, UNSET, JobOptions
+from argosy_core.job.reading.options import OPTION_NAMES, UNSET, JobOptions, join_options
 from argosy_core.job.reading.retry_rules import ReplacedMembers, RetryRules, with_rules
 from argosy_core.job.tables.members import Members, member_key
+from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.placement import NodeSampler
 from argosy_core.scheduler import CapacityColumns, SpecReference, StateColumns
 from argosy_simulation import WorldPlan
@@ -27,8 +30,10 @@ __all__ = [
     "REPLACE_LAYOUT",
     "RETRY_LAYOUT",
     "Report",
+    "add_jobs",
     "capacity_columns",
     "empty_book",
+    "held_amounts",
     "options_of",
     "report_columns",
 ]
@@ -108,6 +113,65 @@ def empty_book(queues: Mapping[str, float], parents: Mapping[str, str] | None = 
         SpecReference(hash=hashlib.blake2b(text, digest_size=16).digest(), day=20_000, layout=text) for text in LAYOUTS
     )
     return book
+
+
+def add_jobs(  # noqa: PLR0913 - one argument per thing that a test may care about
+    book: JobBook,
+    count: int,
+    *,
+    submit_s: float,
+    queue: int = 1,
+    class_id: int = 1,
+    priority: int = 0,
+    job_set: str = "set",
+    layout: bytes = POD_LAYOUT,
+    options: tuple[int, ...] | None = None,
+    after: tuple[AfterUntil, Sequence[int]] | None = None,
+    parent: int | None = None,
+) -> Int64s:
+    """Add equal jobs to a book, and return their rows; a class that is not defined has one core.
+
+    Options are as of `options_of`; `after` names the handles of jobs to wait for, `parent` one to end with.
+    """
+    if class_id not in book.definitions:
+        book.definitions[class_id] = SchedulingClass(requests=(("cpu", 1000),)).definition()
+    plan, owner = book.plan, (queue - 1, job_set)
+    job_sets = plan.job_sets if owner in plan.job_sets else (*plan.job_sets, owner)
+
+    def more(column: Int32s, value: int) -> Int32s:
+        return np.append(column, np.full(count, value, dtype=np.int32))
+
+    known = (plan.options, plan.submit_s.size)
+    times_s = np.append(plan.submit_s, np.full(count, submit_s))
+    book.plan = replace(
+        plan,
+        job_sets=job_sets,
+        submit_s=times_s,
+        run_s=np.zeros(times_s.size),
+        class_index=more(plan.class_index, class_id - 1),
+        job_set=more(plan.job_set, job_sets.index(owner)),
+        priority=more(plan.priority, priority),
+        exit_code=more(plan.exit_code, 0),
+        layout=more(plan.layout, LAYOUTS.index(layout)),
+        options=join_options([known, (None if options is None else options_of(*[options] * count), count)]),
+    )
+    rows = np.arange(times_s.size - count, times_s.size, dtype=np.int64)
+    if after is not None:
+        named = after[0], tuple(book.index(handle) for handle in after[1])
+        book.plan = replace(book.plan, after={**book.plan.after, **dict.fromkeys(rows.tolist(), named)})
+    if parent is not None:
+        bound = dict.fromkeys(rows.tolist(), book.index(parent))
+        book.plan = replace(book.plan, families={**book.plan.families, **bound})
+    return rows
+
+
+def held_amounts(amounts: Mapping[tuple[int, int], int], resource: str) -> HeldAmounts:
+    """Return what members, (handle, ordinal), hold of a resource as columns; -1 for what the class says."""
+    return HeldAmounts(
+        members=Members(*np.array(list(amounts), dtype=np.int64).T),
+        names=(resource,),
+        amounts=np.array(list(amounts.values()), dtype=np.int64)[:, None],
+    )
 
 
 def options_of(*rows: tuple[int, ...]) -> JobOptions:
