@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.core.leader.test_machine import (
+from tests.unit.core.leader.told import (
     C1,
     EXECUTOR,
     NOBODY,

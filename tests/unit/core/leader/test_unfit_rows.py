@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.core.leader.test_machine import (
+from tests.unit.core.leader.told import (
     DEFINITION,
     EXECUTOR,
     NOBODY,
@@ -24,15 +24,7 @@ from tests.unit.core.leader.test_machine import (
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.tables.members import Members
 from argosy_core.leader import instructions as say
-from argosy_core.leader.events import (
-    Change,
-    ChangesRead,
-    MarkerPublished,
-    Published,
-    References,
-    RowsLost,
-    Stored,
-)
+from argosy_core.leader.events import Change, ChangesRead, MarkerPublished, Published, References, RowsLost, Stored
 from argosy_core.leader.intake import join_jobs
 from argosy_core.scheduler import (
     ChangeRequestColumns,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.core.leader.test_machine import (
+from tests.unit.core.leader.told import (
     C1,
     EXECUTOR,
     NOBODY,
