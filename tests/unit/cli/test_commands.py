@@ -4,22 +4,17 @@ import json
 import re
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 import yaml
-from click.shell_completion import BashComplete
 
 from argosy.api.v1 import event_pb2, job_pb2
-from argosy_cli.exits import ExitCode
 from argosy_cli.output import shown, state_text, time_text
-from argosy_cli.root import cli
 from argosy_testkit.fake_api import FakeApi
 from argosy_testkit.fake_clusters import SCALED_JOB
 
-JOB = "kind: Pod\napiVersion: v1\n"
 UNKNOWN_ID = "01890000-0000-7000-8000-00000000ffff"
 
 
@@ -79,60 +74,6 @@ def test_wide_tables_have_more_columns(argosy: Any) -> None:
     """-o wide shows what does not fit a narrow table."""
     assert "POOLS" in argosy("cluster", "list", "-o", "wide").out
     assert "UID" not in argosy("cluster", "list").out
-
-
-def test_submit_prints_the_id_of_a_single_job(api: FakeApi, job_id: str) -> None:
-    """A script can take the id from the output."""
-    assert list(api.jobs) == [job_id]
-    assert (api.jobs[job_id].queue, api.jobs[job_id].job_set) == ("science", "first")
-
-
-def test_submit_says_how_many_jobs_and_where(argosy: Any, tmp_path: Path) -> None:
-    """Many jobs are summed up; ids of all come in the forms for programs."""
-    path = tmp_path / "jobs.yaml"
-    path.write_text("count: 3\nspec: {manifests: [{kind: Pod}]}\n---\nkind: Pod\n")
-
-    shown = argosy("submit", "-f", str(path), "--queue", "science", "--job-set", "first")
-    listed = argosy("submit", "-f", str(path), "--queue", "science", "--job-set", "second", "-o", "json")
-
-    assert shown.out.startswith("4 jobs accepted in science/first; first 0189")
-    assert len(json.loads(listed.out)) == 4
-
-
-def test_submit_dry_run_submits_nothing(api: FakeApi, argosy: Any, job_file: str) -> None:
-    """The server checks, and nothing is stored."""
-    outcome = argosy("submit", "-f", job_file, "--queue", "science", "--job-set", "first", "--dry-run")
-
-    assert outcome.code == 0
-    assert api.requests["SubmitJobs"][0].validate_only
-    assert api.jobs == {}
-
-
-def test_submit_shows_the_servers_warnings_where_the_field_is_written(
-    api: FakeApi, argosy: Any, tmp_path: Path
-) -> None:
-    """What is hardly meant is told with file, line and column, and the answer stays clean for scripts."""
-    path = tmp_path / "job.yaml"
-    path.write_text("kind: Pod\nspec:\n  nodeSelecter: {}\n")
-    api.warnings = [job_pb2.SubmitWarning(field="specs[0].manifests[0].spec.nodeSelecter", description="is no field")]
-
-    outcome = argosy("submit", "-f", str(path), "--queue", "a", "--job-set", "b", "--validate", "warn")
-
-    assert api.requests["SubmitJobs"][0].validation == job_pb2.MANIFEST_VALIDATION_WARN
-    assert outcome.err == f"warning: {path}:3:3: document 1: spec.nodeSelecter: is no field\n"
-    assert outcome.out.split() == list(api.jobs)
-
-
-def test_submit_of_a_wrong_file_sends_nothing_and_names_the_line(api: FakeApi, argosy: Any, tmp_path: Path) -> None:
-    """Exit code 2 and the place of every mistake."""
-    path = tmp_path / "job.yaml"
-    path.write_text("count: 0\nspec: {manifests: [{kind: Pod}]}\n")
-
-    outcome = argosy("submit", "-f", str(path), "--queue", "science", "--job-set", "first")
-
-    assert outcome.code == 2
-    assert f"{path}:1:1: document 1: count: must be a whole number from 1" in outcome.err
-    assert "SubmitJobs" not in api.requests
 
 
 def test_cancel_by_id_needs_no_confirmation(api: FakeApi, argosy: Any, job_id: str) -> None:
@@ -392,27 +333,6 @@ def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
     assert shown(state_text("failed")) == state_text("failed")
 
 
-def test_submit_sends_durations_and_jobs_shows_them(api: FakeApi, argosy: Any, job_file: str) -> None:
-    """Options are for documents that do not say so themselves; a job is shown with what its submitter said."""
-    names = ("--queue", "q", "--job-set", "s", "--job-set-limit", "7")
-    outcome = argosy("submit", "-f", job_file, "--lifetime", "0", "--time-limit", "1h30m", *names)
-    assert outcome.code == ExitCode.OK, outcome.err
-    item = api.requests["SubmitJobs"][-1].items[0]
-    assert (item.HasField("lifetime"), item.lifetime.seconds, item.time_limit.seconds) == (True, 0, 5400)
-    assert (item.HasField("estimate"), item.job_set_limit) == (False, 7)
-    job = next(reversed(api.jobs.values()))
-    job.lifetime.FromSeconds(0)
-    job.time_limit.FromSeconds(5400)
-    job.job_set_limit = 7
-    shown = argosy("jobs", job.id).out
-    assert re.search(r"lifetime: +0s\ntime limit: +1h30m\n", shown)
-    assert "estimate" not in shown
-    assert "most of its job set: 7\n" in re.sub(" +", " ", shown)
-    outcome = argosy("submit", "-f", job_file, "--estimate", "30")
-    assert outcome.code == ExitCode.USAGE
-    assert "write whole numbers with units" in outcome.err
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -446,70 +366,12 @@ def test_wait_ends_with_the_jobs_and_says_how_they_ended(api: FakeApi, argosy: A
     assert argosy("wait").code == 2
 
 
-def test_resubmit_submits_failed_jobs_once_each(api: FakeApi, argosy: Any, job_id: str) -> None:
-    """The same command twice makes no third job; without a terminal it is confirmed by -y."""
-    api.jobs[job_id].state = job_pb2.JOB_STATE_FAILED
-    assert argosy("resubmit", "--failed", "--queue", "science").code == 2
-    assert argosy("resubmit", "--failed", "--queue", "science", "--dry-run").out == "would submit 1 job again\n"
-    made = argosy("resubmit", "--failed", "--queue", "science", "-y").out.strip()
-    again = argosy("resubmit", job_id[-6:])
-    assert (again.out.strip(), again.err) == (made, "it was submitted again already, and not once more\n")
-    assert json.loads(argosy("resubmit", job_id, "-o", "json").out) == [{"id": made, "alreadyExisted": True}]
-    assert list(api.jobs) == [job_id, made]
-    assert (api.jobs[made].queue, api.jobs[made].job_set) == ("science", "first")
-    assert list(api.jobs[made].spec.manifests) == list(api.jobs[job_id].spec.manifests)
-
-
 def test_timeout_may_stand_behind_a_command(argosy: Any, api: FakeApi) -> None:
     """`--timeout` is an option of the command line, wherever it stands."""
     api.failures["GetShares"].extend([grpc.StatusCode.UNAVAILABLE] * 50)
     begun = time.monotonic()
     assert argosy("shares", "--timeout", "0.1").code == 4
     assert time.monotonic() - begun < 5
-
-
-def test_submit_takes_files_directories_and_patterns(api: FakeApi, argosy: Any, tmp_path: Path) -> None:
-    """Files may stand without -f; of a directory those count that can be submissions; none at all is an error."""
-    for name in ("b.yaml", "a.json", "notes.txt"):
-        (tmp_path / name).write_text('{"kind": "Pod"}' if name != "notes.txt" else "nothing")
-    where = ("--queue", "q", "--job-set", "s")
-    for given, count in (((str(tmp_path),), 2), ((str(tmp_path / "*.yaml"),), 1), ((str(tmp_path / "a.json"),), 1)):
-        before = len(api.jobs)
-        assert argosy("submit", *given, *where).code == 0
-        assert len(api.jobs) == before + count
-    (tmp_path / "empty").mkdir()
-    assert argosy("submit", str(tmp_path / "empty"), *where).code == 2
-    assert argosy("submit", *where).code == 2
-
-
-def test_submit_says_which_jobs_existed_before(argosy: Any, tmp_path: Path) -> None:
-    """A client id that was used with a smaller count makes the rest, and says so."""
-    path = tmp_path / "jobs.yaml"
-    path.write_text("clientId: a\ncount: 2\nspec: {manifests: [{kind: Pod}]}\n")
-    where = ("--queue", "q", "--job-set", "s")
-    assert argosy("submit", str(path), *where).err == ""
-    path.write_text(path.read_text().replace("2", "3"))
-    assert "2 of them existed already under the same client id" in argosy("submit", str(path), *where).err
-    again = json.loads(argosy("submit", str(path), *where, "-o", "json").out)
-    assert [one["alreadyExisted"] for one in again] == [True] * 3
-
-
-def test_submit_may_wait_for_the_end(api: FakeApi, argosy: Any, job_file: str) -> None:
-    """The exit code says how the jobs ended, as that of `argosy wait`."""
-    where = ("--queue", "q", "--job-set", "s", "--wait")
-    api.submitted_state = job_pb2.JOB_STATE_SUCCEEDED
-    assert argosy("submit", job_file, *where).code == 0
-    api.submitted_state = job_pb2.JOB_STATE_FAILED
-    failed = argosy("submit", job_file, *where)
-    assert (failed.code, failed.out.splitlines()[1]) == (5, "1 failed")
-
-
-def test_dry_run_has_an_answer_for_programs(api: FakeApi, argosy: Any, job_file: str) -> None:
-    """JSON is asked for, and JSON comes."""
-    outcome = argosy("submit", job_file, "--queue", "q", "--job-set", "s", "--dry-run", "-o", "json")
-    (draft,) = json.loads(outcome.out)
-    assert (draft["queue"], draft["jobSet"], draft["spec"]["manifests"][0]["kind"]) == ("q", "s", "Pod")
-    assert api.jobs == {}
 
 
 def test_declined_question_is_no_interruption(
@@ -521,56 +383,6 @@ def test_declined_question_is_no_interruption(
     outcome = argosy("cancel", "--queue", "science")
     assert (outcome.code, outcome.err.splitlines()[-1]) == (0, "nothing was done")
     assert not api.jobs[job_id].cancel_requested
-
-
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        pytest.param("argosy jobs --queue s", {"science"}, id="queue"),
-        pytest.param("argosy queue get s", {"science"}, id="queue-argument"),
-        pytest.param("argosy jobs --queue science --job-set f", {"first"}, id="job-set"),
-        pytest.param("argosy cluster cordon c", {"c1"}, id="cluster"),
-        pytest.param("argosy watch science f", {"first"}, id="watch"),
-        pytest.param("argosy queue update x --parent s", {"science"}, id="parent-of-a-queue"),
-        pytest.param("argosy queue policy get s", {"science"}, id="policy"),
-        pytest.param("argosy slurm squeue -p s", {"science"}, id="partition"),
-        pytest.param("argosy node get c1 n2", {"n2"}, id="node"),
-        pytest.param("argosy jobs --node n2", {"n2"}, id="node-of-any-cluster"),
-        pytest.param("argosy explain 0", {"000001"}, id="job"),
-        pytest.param("argosy jobs --parent 0", {"000001"}, id="parent-of-a-job"),
-        pytest.param("argosy autoscale show 0", {"000001"}, id="resized"),
-    ],
-)
-def test_names_are_completed(
-    argosy: Any, job_id: str, monkeypatch: pytest.MonkeyPatch, *, typed: str, expected: set[str]
-) -> None:
-    """What the server knows is offered where it can stand."""
-    argosy("queue", "create", "science")
-    assert completed(monkeypatch, typed) == expected
-
-
-@pytest.mark.parametrize(
-    "typed", ["submit x", "submit -f x", "plan x", "apply -f x", "run --script x", "slurm sbatch x", "simulate x"]
-)
-def test_files_are_completed_where_a_file_can_stand(monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
-    """The shell knows them."""
-    words = ["argosy", *typed.split()]
-    monkeypatch.setenv("_ARGOSY_COMPLETE", "bash_complete")
-    found = BashComplete(cli, {}, "argosy", "_ARGOSY_COMPLETE").get_completions(words[1:-1], words[-1])
-    assert [item.type for item in found] == ["file"]
-
-
-def test_completion_says_nothing_where_no_server_is(offline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell's prompt is no place for errors."""
-    assert completed(monkeypatch, "argosy jobs --queue s") == set()
-
-
-def completed(monkeypatch: pytest.MonkeyPatch, typed: str) -> set[str]:
-    """Return what the command offers for the last word."""
-    monkeypatch.setenv("_ARGOSY_COMPLETE", "bash_complete")
-    words = typed.split()
-    found = BashComplete(cli, {}, "argosy", "_ARGOSY_COMPLETE").get_completions(words[1:-1], words[-1])
-    return {item.value for item in found}
 
 
 def test_change_that_means_no_open_job_says_so(api: FakeApi, argosy: Any) -> None:
