@@ -1,8 +1,6 @@
 """Submissions as people write them."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,14 +12,8 @@ from argosy_client import Parent, ScalingRules, SubmitWarning
 from argosy_client.documents import DocumentOptions, name_places, name_warnings, parse_documents, read_documents
 from argosy_client.durations import duration_text, parse_duration_s
 from argosy_core.errors import FieldViolation, InvalidRequest
-from argosy_core.job.failure_kind import FailureKind
-from argosy_core.job.reading.group_spec import read_group_bag
-from argosy_core.job.reading.pod_groups import member_bags
-from argosy_core.job.reading.retry_rules import RetryRules
 from argosy_core.job.reading.spec import SpecLimits, read_bag
-from argosy_core.job.tables.members import ordinal_of
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
-from argosy_local.processes import free_ports
 
 OPTIONS = DocumentOptions(queue="science", job_set="first")
 EXAMPLE = Path(__file__).parents[3] / "examples" / "job.yaml"
@@ -441,140 +433,3 @@ def test_policy_for_resizes_that_is_none_is_named_with_its_line(text: str, said:
 def test_duration_is_read_as_it_is_shown(seconds: int) -> None:
     """What people are shown says the same when they write it."""
     assert parse_duration_s(duration_text(seconds)) == seconds
-
-
-GROUPS = """\
-queue: tides
-jobSet: march
-spec:
-  groups:
-  - name: head
-    min: 1
-    template: {spec: {containers: [{name: main}]}}
-  - name: work
-    min: 2
-    max: 4
-    after: head
-    maxHops: 2
-    sharesNodes: true
-    template: {metadata: {labels: {a: b}}, spec: {containers: [{name: main}]}}
-"""
-
-
-def test_groups_of_a_distributed_job_are_read() -> None:
-    """A template is a pod without saying so, and what is left out of a group is its maximum and whole nodes."""
-    (draft,) = parse_documents(GROUPS, source="f.yaml", options=DocumentOptions())
-    head, work = draft.groups
-    assert draft.manifests == ()
-    assert (head.name, head.minimum, head.maximum, head.max_hops, head.whole_nodes) == ("head", 1, 1, -1, True)
-    assert (work.minimum, work.maximum, work.max_hops, work.whole_nodes, work.after) == (2, 4, 2, False, "head")
-    assert json.loads(work.template)["kind"] == "Pod"
-
-
-@pytest.mark.parametrize(
-    ("change", "place", "what"),
-    [
-        (("    min: 2\n", ""), "f.yaml:8:", "spec.groups[1].min: is missing"),
-        (("min: 2", "min: 0"), "f.yaml:9:", "spec.groups[1].min: must be a whole number from 1 to 1000, not 0"),
-        (("maxHops", "maxHopps"), "f.yaml:12:", "is no field of a group; did you mean maxHops?"),
-        (("sharesNodes: true", "sharesNodes: 0"), "f.yaml:13:", "spec.groups[1].sharesNodes: must be true or false"),
-        (
-            ("  groups:", "  grups: []\n  groups:"),
-            "f.yaml:4:",
-            "spec.grups: is no field of a spec; did you mean groups?",
-        ),
-        (("  - name: work", "  - 5\n  - name: work"), "f.yaml:8:", "spec.groups[1]: must be a mapping"),
-    ],
-)
-def test_mistake_in_a_group_is_told_with_its_place(change: tuple[str, str], place: str, what: str) -> None:
-    """A fault names file, line, column and field, and what was probably meant."""
-    with pytest.raises(InvalidRequest) as told:
-        parse_documents(GROUPS.replace(*change), source="f.yaml", options=DocumentOptions())
-    faults = [violation.description for violation in told.value.violations]
-    assert any(fault.startswith(place) and what in fault for fault in faults), faults
-
-
-def test_servers_fault_of_a_group_is_told_with_its_place() -> None:
-    """What a server says of a template is found in the file as it is written there."""
-    drafts = parse_documents(GROUPS, source="f.yaml", options=DocumentOptions())
-    fault = FieldViolation(field="specs[0].groups[1].template.metadata.labels.a", description="is bad")
-    named = name_places(InvalidRequest("specs[0]", violations=(fault,)), drafts)
-    (told,) = named.violations
-    assert told.field == "f.yaml:14:36: document 1: spec.groups[1].template.metadata.labels.a"
-
-
-DISTRIBUTED_EXAMPLE = EXAMPLE.with_name("distributed-job.yaml")
-
-
-def test_example_of_a_distributed_job_adds_up() -> None:
-    """The example is accepted as it stands, and its members find each other by what they are told."""
-    (draft,) = read_documents([str(DISTRIBUTED_EXAMPLE)], DocumentOptions())
-    bag = read_group_bag([manifest.encode() for manifest in draft.manifests], draft.groups, SpecLimits())
-    assert (bag.violations, bag.field_faults, bag.warnings) == ((), (), ())
-    bags = member_bags(bag.body)
-    (program,) = json.loads(draft.manifests[0])["data"].values()
-    program = program.replace("29500", str(free_ports(1)[0]))
-    members = []
-    for member, group in enumerate(bags.group_of):
-        run = RunIdentity(installation="i", handle=5, ordinal=ordinal_of(1, member), id_high=1, queue="q", job_set="s")
-        (container,) = BagTemplate(bags.bodies[group]).render(2, run)["spec"]["containers"]
-        told = {one["name"]: one["value"] for one in container["env"]}
-        told["ARGOSY_PEERS"] = ",".join(["127.0.0.1"] * len(told["ARGOSY_PEERS"].split(",")))
-        command = [sys.executable, "-c", program]
-        members.append(subprocess.Popen(command, env=told, stdout=subprocess.PIPE, text=True))
-    texts = [member.communicate(timeout=30)[0] for member in members]
-    assert [member.returncode for member in members] == [0, 0, 0, 0]
-    assert texts[0] == "the sum is 499999500000\n"
-
-
-RETRY = """\
-queue: tides
-jobSet: march
-spec:
-  manifests: [{kind: Pod}]
-  retry:
-    maxFailedRuns: 5
-    byKind: {exit_code: 3, out_of_memory: 2}
-    firstBackOff: 10s
-    backOffFactor: 1.5
-    maxBackOff: 5m
-  nodeLost: {replaceAfter: 90s}
-  executorLost: {stopAfter: 30m}
-"""
-
-
-def test_rules_for_retries_are_read() -> None:
-    """Limits in all and by kind, and back-offs as durations; specs that differ in them are two."""
-    (draft,) = parse_documents(RETRY, source="f.yaml", options=DocumentOptions())
-    assert draft.retry == RetryRules(
-        max_failed_runs=5,
-        by_kind=((FailureKind.EXIT_CODE, 3), (FailureKind.OUT_OF_MEMORY, 2)),
-        first_back_off_s=10.0,
-        back_off_factor=1.5,
-        max_back_off_s=300.0,
-        replace_after_s=90.0,
-        stop_after_s=1800.0,
-    )
-    assert draft.spec_key != replace(draft, retry=None).spec_key
-
-
-@pytest.mark.parametrize(
-    ("change", "place", "what"),
-    [
-        (("exit_code", "exit_cod"), "f.yaml:7:", "is no field of byKind; did you mean exit_code?"),
-        (("exit_code: 3", "exit_code: 251"), "f.yaml:7:", "must be a whole number from 1 to 250"),
-        (("maxFailedRuns: 5", "maxRuns: 5"), "f.yaml:6:", "is no field of retry"),
-        (("firstBackOff: 10s", "firstBackOff: 10"), "f.yaml:8:", "a number needs its unit"),
-        (("replaceAfter: 90s", "replaceAfter: 90"), "f.yaml:11:", "a number needs its unit"),
-        (("replaceAfter", "replace"), "f.yaml:11:", "is no field of nodeLost; did you mean replaceAfter?"),
-        (("stopAfter: 30m", "stopAfter: soon"), "f.yaml:12:", "stopAfter"),
-        (("{stopAfter: 30m}", "30m"), "f.yaml:12:", "must be a mapping, as {stopAfter: 5m}"),
-        (("backOffFactor: 1.5", "backOffFactor: twice"), "f.yaml:9:", "must be a number"),
-    ],
-)
-def test_mistake_in_rules_for_retries_is_told_with_its_place(change: tuple[str, str], place: str, what: str) -> None:
-    """A fault names file, line and field, and what was probably meant."""
-    with pytest.raises(InvalidRequest) as told:
-        parse_documents(RETRY.replace(*change), source="f.yaml", options=DocumentOptions())
-    faults = [violation.description for violation in told.value.violations]
-    assert any(fault.startswith(place) and what in fault for fault in faults), faults
