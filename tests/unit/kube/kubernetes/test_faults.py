@@ -10,15 +10,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import BackendUnavailable
-from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.port import Change, CreateCode, DeleteCode, PodPhase, Selector
-from argosy_testkit.cluster_batches import (
-    make_bag,
-    make_create_batch,
-    make_delete_batch,
-    make_pod,
-    read_events,
-)
+from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_delete_batch, make_pod, read_events
 from argosy_testkit.cluster_contract import changed, codes, ended, watch_until
 from argosy_testkit.fake_kube_api import ApiFault
 from argosy_testkit.fake_kube_api.lab import FakeKubeLab
@@ -302,68 +295,6 @@ async def test_delete_finds_what_another_process_made(lab: FakeKubeLab) -> None:
     assert not list(lab.api.store.all("pods"))
 
 
-# --- the finalizer --------------------------------------------------------------------------------------------------
-
-
-async def test_pod_collected_while_nobody_watched_still_tells_its_end(lab: FakeKubeLab) -> None:
-    """Somebody deletes an ended pod: it stays until we delete it, and its end is listed."""
-    cluster = lab.open("one")
-    version = (await cluster.list_objects(Selector.OURS)).version
-    await cluster.create_objects(make_create_batch([(11, 1)], bag=make_bag(make_pod(run_time="1s", exit_code=3))))
-    await watch_until(cluster.watch_objects(Selector.OURS, version), ended(1))
-    (document,) = lab.api.store.all("pods")
-    assert document["metadata"]["finalizers"] == [STORED_FINALIZER]
-    lab.api.store.delete("pods", "default", document["metadata"]["name"], {})
-    other = lab.open("one")
-    (seen,) = read_events(await other.list_objects(Selector.OURS))
-    assert (seen.phase, seen.exit_code) == (PodPhase.FAILED, 3)
-    await other.delete_objects(make_delete_batch(seen))
-    assert not list(lab.api.store.all("pods"))
-
-
-async def test_pod_that_somebody_deletes_tells_that_it_was_deleted(lab: FakeKubeLab) -> None:
-    """Its containers are killed, which is no failure of the job: the reason says so, live and listed."""
-    cluster = lab.open("one")
-    await cluster.create_objects(make_create_batch([(11, 1)]))
-    version = (await cluster.list_objects(Selector.OURS)).version
-    (document,) = lab.api.store.all("pods")
-    lab.api.store.delete("pods", "default", document["metadata"]["name"], {})
-    (document,) = lab.api.store.all("pods")
-    lab.api.kubelets.finish(document, 143, "Error")
-    seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), ended(1))
-    (listed,) = read_events(await lab.open("one").list_objects(Selector.OURS))
-    for event in (seen[-1], listed):
-        assert (event.phase, event.exit_code, event.reason) == (PodPhase.FAILED, 143, "Deleted")
-
-
-async def test_pod_deleted_by_force_is_told_once_and_let_go(lab: FakeKubeLab) -> None:
-    """A pod that only our finalizer keeps, and that will never tell its end, is deleted to the port's reader."""
-    cluster = lab.open("one")
-    await cluster.create_objects(make_create_batch([(11, 1)]))
-    version = (await cluster.list_objects(Selector.OURS)).version
-    (document,) = lab.api.store.all("pods")
-    lab.api.store.delete("pods", "default", document["metadata"]["name"], {"gracePeriodSeconds": 0})
-    await cluster.create_objects(make_create_batch([(12, 1)]))
-    seen, _ = await watch_until(
-        cluster.watch_objects(Selector.OURS, version), lambda items: any(item.run[0] == 12 for item in items)
-    )
-    assert [item.run[0] for item in seen if item.change == Change.DELETED] == [11]
-    async with asyncio.timeout(50):
-        await lab.api.wait_until(lambda: len(list(lab.api.store.all("pods"))) == 1)
-    assert [item.run[0] for item in read_events(await cluster.list_objects(Selector.OURS))] == [12]
-
-
-async def test_without_finalizer_pods_go_with_one_call(lab: FakeKubeLab) -> None:
-    """The setting takes the finalizer away."""
-    cluster = lab.open("one", finalizer=False)
-    await cluster.create_objects(make_create_batch([(11, 1)]))
-    (document,) = lab.api.store.all("pods")
-    assert "finalizers" not in document["metadata"]
-    (seen,) = read_events(await cluster.list_objects(Selector.OURS))
-    await cluster.delete_objects(make_delete_batch(seen))
-    assert not any(method == "PATCH" for method, _ in lab.api.faults.seen)
-
-
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
 
@@ -486,73 +417,6 @@ async def test_secrets_do_not_travel_when_they_are_listed(lab: FakeKubeLab) -> N
     assert sorted(item.kind for item in listed) == ["Pod", "Secret"]
     (secret,) = lab.api.store.all("secrets")
     assert secret["metadata"]["name"].startswith("key-")
-
-
-# --- binding --------------------------------------------------------------------------------------------------------
-
-
-async def test_binding_subresource_binds_and_finishes_what_was_lost(lab: FakeKubeLab) -> None:
-    """A pod is made without node and scheduler of others, then bound; a lost binding is made by the repeated create."""
-    cluster = lab.open("one", binding="subresource")
-    lab.api.faults.add(ApiFault(method="POST", path="/binding", status=500, count=4))
-    batch = make_create_batch([(11, 1)])
-    assert codes(await cluster.create_objects(batch)) == [CreateCode.UNAVAILABLE]
-    (pod,) = lab.api.store.all("pods")
-    assert "nodeName" not in pod["spec"]
-    assert pod["spec"]["schedulerName"] == "argosy"
-    assert codes(await cluster.create_objects(batch)) == [CreateCode.EXISTS]
-    assert [pod["spec"]["nodeName"] for pod in lab.api.store.all("pods")] == ["node-a"]
-
-
-async def test_pod_that_nobody_has_bound_is_bound_by_whoever_sees_it(
-    lab: FakeKubeLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its maker died, or tried in vain; whoever comes next reads the node from the pod, and tries until it is bound."""
-    monkeypatch.setattr("argosy_kube.kubernetes.ours.binding.FIRST_S", 0.02)
-    maker = lab.open("one", binding="subresource")
-    lab.api.faults.add(ApiFault(method="POST", path="/binding", status=500, count=4))
-    assert codes(await maker.create_objects(make_create_batch([(11, 1)]))) == [CreateCode.UNAVAILABLE]
-    await maker.close()
-    lab.api.faults.add(ApiFault(method="POST", path="/binding", status=403, count=2))
-    successor = lab.open("one", binding="subresource")
-    await successor.list_objects(Selector.OURS)
-    async with asyncio.timeout(50):
-        await lab.api.wait_until(lambda: "nodeName" in next(lab.api.store.all("pods"))["spec"])
-    (pod,) = lab.api.store.all("pods")
-    assert pod["spec"]["nodeName"] == pod["metadata"]["annotations"]["argosy.dev/node"] == "node-a"
-
-
-async def test_pod_that_goes_or_has_a_node_is_not_bound(lab: FakeKubeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what is there, and waits, is bound; what was bound meanwhile is left alone."""
-    monkeypatch.setattr("argosy_kube.kubernetes.ours.binding.FIRST_S", 0.02)
-    cluster = lab.open("one", binding="subresource")
-    await cluster.create_objects(make_create_batch([(11, 1)]))
-    lab.api.faults.add(ApiFault(method="POST", path="/binding", status=403, count=10_000))
-    await cluster.create_objects(make_create_batch([(12, 1)]))
-    unbound = next(pod for pod in lab.api.store.all("pods") if "nodeName" not in pod["spec"])
-    await cluster.list_objects(Selector.OURS)
-    key = unbound["metadata"]["namespace"], unbound["metadata"]["name"]
-    del lab.api.store.objects["pods"][key]
-    lab.api.faults.seen.clear()
-    async with asyncio.timeout(50):
-        # Nothing tells that a call came.
-        while not (looks := [at for at, (_, path) in enumerate(lab.api.faults.seen) if path.endswith(key[1])]):  # noqa: ASYNC110
-            await asyncio.sleep(0.002)
-    await cluster.list_objects(Selector.OURS)
-    assert not [path for _, path in lab.api.faults.seen[looks[0] :] if path.endswith("/binding")]
-
-
-async def test_affinity_leaves_the_pod_to_kube_scheduler_on_one_node(lab: FakeKubeLab) -> None:
-    """The node becomes a requirement beside those that the pod has."""
-    manifest = make_pod()
-    rule = "requiredDuringSchedulingIgnoredDuringExecution"
-    zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
-    manifest["spec"]["affinity"] = {"nodeAffinity": {rule: {"nodeSelectorTerms": [zone]}}}
-    await lab.open("one", binding="affinity").create_objects(make_create_batch([(11, 1)], bag=make_bag(manifest)))
-    (pod,) = lab.api.store.all("pods")
-    field = {"key": "metadata.name", "operator": "In", "values": ["node-a"]}
-    assert "nodeName" not in pod["spec"]
-    assert pod["spec"]["affinity"]["nodeAffinity"][rule]["nodeSelectorTerms"] == [{**zone, "matchFields": [field]}]
 
 
 async def test_all_pods_counts_what_pods_ask_for_as_kubernetes_does(lab: FakeKubeLab) -> None:
