@@ -77,6 +77,15 @@ def make_submit(*items: dict[str, Any], specs: int = 1, **fields: Any) -> job_pb
     )
 
 
+def make_item(**fields: Any) -> job_pb2.SubmitJobsRequest:
+    """Return a submit of one item to queue red."""
+    container = {"name": "main", "image": "a", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    pod = json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}})
+    return job_pb2.SubmitJobsRequest(
+        specs=[job_pb2.JobSpec(manifests=[pod])], items=[job_pb2.JobItem(queue="red", job_set="one", **fields)]
+    )
+
+
 def make_config(url: str, **changes: Any) -> ServerConfig:
     """Return a configuration for tests: a free port, quick polls."""
     api = ApiSettings(gather_ms=1.0, watch_poll_ms=5.0, **changes.pop("api", {}))
