@@ -150,7 +150,10 @@ class Places:
             is_same, error = full
             oldest = next((place for place in self._without_body if is_same(place)), None)
             if oldest is None or now_s - oldest.since_s < _BODY_GRACE_S:
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error, full  # whose traceback would lead to itself, and to the call
             self._take_away(oldest, error)
         place = Place(peer, now_s, give_up)
         self._without_body[place] = None
