@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -112,6 +113,59 @@ async def test_calls_without_message_hold_no_place_that_others_need() -> None:
         assert [await health(other), await health(attacker)] == [health_pb2.HealthCheckResponse.SERVING] * 2
         for call in silent:
             call.cancel()
+
+
+async def test_none_of_many_calls_that_come_together_is_ended_unseen() -> None:
+    """Each is looked at and may wait for its message, however many come before the first one is."""
+    count, limits = 1200, {"total": 2000, "per_host": 2000, "per_connection": 1000}
+    places = {f"max_call_count{'' if name == 'total' else f'_{name}'}": number for name, number in limits.items()}
+    async with (
+        serving(body_timeout_s=600.0, calls_per_s=0.0, **places) as server,
+        connection(server) as one,
+        connection(server) as other,
+    ):
+        calls = [channel.stream_unary(GET_QUEUE)() for channel in (one, other) for _ in range(count // 2)]
+        ended: list[Any] = []
+        for call in calls:
+            call.add_done_callback(ended.append)
+        async with asyncio.timeout(50):
+            while server.edge.call_count < count and not ended:
+                await health(one)
+        assert not ended
+        for call in calls:
+            call.cancel()
+
+
+async def refuse(make: Callable[[], Any]) -> grpc.StatusCode:
+    """Make a call that is refused, whether one answer is to come or many; return the code."""
+    call = make()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await (call.read() if hasattr(call, "read") else call)
+    return caught.value.code()
+
+
+async def test_refused_calls_leave_nothing_that_only_the_garbage_collector_finds() -> None:
+    """What ended a call is gone when the call is, so that no search for cycles holds the others up."""
+    limits = {"max_call_count": 2, "max_call_count_per_host": 2, "max_call_count_per_connection": 2}
+    gc.collect()
+    gc.disable()
+    try:
+        async with serving(body_timeout_s=0.05, calls_per_s=0.0, **limits) as server, connection(server) as channel:
+            read, watch = channel.unary_unary(GET_QUEUE), channel.unary_stream(SESSION)
+            odd = queue_pb2.GetQueueRequest(name="odd").SerializeToString()
+            assert await refuse(lambda: read(odd)) == grpc.StatusCode.INVALID_ARGUMENT
+            assert await refuse(lambda: read(b"\xff")) == grpc.StatusCode.INVALID_ARGUMENT
+            for _ in range(3):
+                assert await refuse(lambda: watch(b"\xff")) == grpc.StatusCode.INVALID_ARGUMENT
+            silent = [asyncio.ensure_future(refuse(channel.stream_unary(GET_QUEUE))) for _ in range(4)]
+            silent.append(asyncio.ensure_future(refuse(channel.stream_stream(SESSION))))
+            assert set(await asyncio.gather(*silent)) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+            async with asyncio.timeout(10):
+                # grpcio keeps the last that ended a stream; others are about to go.
+                while sum(isinstance(one, grpc.aio.AbortError) for one in gc.get_objects()) > 1:
+                    await health(channel)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("method", [GET_QUEUE, SESSION, HEALTH])

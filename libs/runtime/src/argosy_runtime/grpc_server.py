@@ -29,6 +29,7 @@ from argosy_runtime.peers import PlaceLimits
 __all__ = ["LIVENESS_SERVICE", "MALFORMED_TEXT", "EdgeInterceptor", "GrpcServer", "GrpcSettings", "is_loopback"]
 
 _HANDSHAKE_MS: Final = 20_000
+_PENDING: Final = 8192  # some KB each; about 3 s of work to look at
 _IDLE_MS: Final = 600_000
 
 
@@ -115,6 +116,10 @@ class GrpcSettings:
                 self.max_call_count_per_connection + 2 * self.max_stream_count_per_connection,
             ),
             ("grpc.max_allowed_incoming_connections", self.max_connection_count),
+            # Of what comes while as many have not been looked at, gRPC cancels some, whoever calls; its 1000 are less
+            # than two connections may send at once.
+            ("grpc.server.max_pending_requests", _PENDING),
+            ("grpc.server.max_pending_requests_hard_limit", 2 * _PENDING),
             ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
             ("grpc.max_connection_idle_ms", _IDLE_MS),  # without calls; clients connect again by themselves
             ("grpc.so_reuseport", 0),  # a second process on the same port must fail, not share
