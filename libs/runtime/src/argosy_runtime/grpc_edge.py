@@ -236,6 +236,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
 
         async def generate(_: object, context: Any) -> AsyncIterator[object]:  # noqa: ANN401 - see above
             request: Any = None
+            place: Place | None = None
             try:
                 async with self._guarded(method, context) as place, _counted(name):
                     request = (
@@ -255,6 +256,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
 
         async def write(_: object, context: Any) -> None:  # noqa: ANN401 - see above
             request: Any = None
+            place: Place | None = None
             try:
                 async with self._guarded(method, context) as place, _counted(name):
                     request = (
