@@ -30,6 +30,7 @@ UNKNOWN_ID = "01a1fed6-54aa-7a51-8051-2a00000fffff"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
 )
+LONG_TEXTS = f"a: &a '{'x' * 100_000}'\nb: [{', '.join(['*a'] * 30_000)}]\n"
 INJECTION = "'; DROP TABLE jobs; --"
 
 
@@ -102,6 +103,7 @@ SUBMITS = {
     "manifest of no YAML": (submit("kind: [Pod"), INVALID, "not YAML"),
     "manifest of two documents": (submit("kind: Pod\n---\nkind: Pod\n"), INVALID, "holds 2 YAML documents"),
     "manifest of bombs": (submit(BOMB), INVALID, "values once its aliases are followed"),
+    "manifest of long texts": (submit(LONG_TEXTS), INVALID, "characters once its aliases are followed"),
     "manifest of a tag": (submit("kind: !!python/name:os.system Pod"), INVALID, "the tag"),
     "manifest above 256 KiB": (submit('"' + "a" * 262_144 + '"'), INVALID, "specs[0].manifests[0]"),
     "pod of 65,536 bytes": (submit(pod(container={"args": ["a" * 65_536]})), INVALID, "a pod at most 65535"),

@@ -27,7 +27,8 @@ __all__ = ["Document", "Value", "read_json", "read_yaml"]
 Value = dict[str, "Value"] | list["Value"] | str | int | float | bool | None
 """A JSON value."""
 
-_MAX_VALUE_COUNT: Final = 1_000_000
+_MAX_ADDED: Final = 1_000_000
+_CHARACTERS_A_VALUE: Final = 4
 _MAX_DEPTH: Final = 64
 _MAX_SCALAR_CHARACTERS: Final = 4300  # digits beyond which Python refuses to make an int
 _TAG: Final = "tag:yaml.org,2002:"
@@ -46,12 +47,14 @@ class Document:
     """Gives where each value stands; the value of a key stands where its key does."""
 
 
-def read_yaml(text: str, source: str) -> Iterator[Document]:
+def read_yaml(text: str, source: str, *, max_added: int = _MAX_ADDED) -> Iterator[Document]:
     """Yield the documents of a YAML text; empty ones are left out.
 
     Args:
         text: The text.
         source: Name of the file, for errors.
+        max_added: Values that aliases may add to a document, beside as many as the text has characters; of characters
+            four times as many.
 
     Raises:
         InvalidRequest: The text is not YAML, or says what JSON cannot say; names file and line.
@@ -64,7 +67,7 @@ def read_yaml(text: str, source: str) -> Iterator[Document]:
         while loader.check_node():
             node: Any = loader.get_node()
             number += 1
-            reading = _Reading(source=source, number=number, loader=loader)
+            reading = _Reading(source=source, number=number, loader=loader, length=len(text), added=max_added)
             value = reading.value_of(node, "", 0)
             if isinstance(value, list):  # documents as a command prints several
                 for index, item in enumerate(value):
@@ -133,18 +136,21 @@ def read_json(text: str, source: str) -> Iterator[Document]:
 class _Reading:
     """Turns the nodes of one document into values."""
 
-    def __init__(self, *, source: str, number: int, loader: yaml.SafeLoader) -> None:
+    def __init__(self, *, source: str, number: int, loader: yaml.SafeLoader, length: int, added: int) -> None:
+        self._max_count = length + added
+        self._max_characters = length + _CHARACTERS_A_VALUE * added
         self.positions: dict[str, tuple[int, int]] = {}
         self._source = source
         self._number = number
         self._loader = loader
         self._count = 0
+        self._characters = 0
 
     def value_of(self, node: yaml.Node, path: str, depth: int) -> Value:
         self.positions.setdefault(path, _position(node))
         self._count += 1
-        if self._count > _MAX_VALUE_COUNT:
-            raise self._error(node, f"holds more than {_MAX_VALUE_COUNT:,} values once its aliases are followed")
+        if self._count > self._max_count:
+            raise self._error(node, f"holds more than {self._max_count:,} values once its aliases are followed")
         if depth > _MAX_DEPTH:
             raise self._error(node, f"is nested deeper than {_MAX_DEPTH} levels")
         if isinstance(node, yaml.MappingNode):
@@ -169,6 +175,7 @@ class _Reading:
             if key in mapping:
                 raise self._error(key_node, f"key {key!r} is given twice (first on line {self.positions[inner][0]})")
             self.positions[inner] = _position(key_node)
+            self._take(key_node)
             mapping[key] = self.value_of(value_node, inner, depth + 1)
         return merged | mapping
 
@@ -186,7 +193,15 @@ class _Reading:
             raise self._error(node, "a key must be a text")
         return str(node.value)
 
+    def _take(self, node: yaml.Node) -> None:
+        self._characters += len(node.value)
+        if self._characters > self._max_characters:
+            raise self._error(
+                node, f"holds more than {self._max_characters:,} characters once its aliases are followed"
+            )
+
     def _scalar_of(self, node: yaml.Node, path: str) -> Value:
+        self._take(node)
         kind = node.tag.removeprefix(_TAG)
         text = str(node.value)
         if kind in {"str", "timestamp", "value"}:
@@ -233,7 +248,7 @@ def _json_positions(text: str, begin: int, end: int) -> Positions:
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text[begin:end])
         node: Any = loader.get_single_node()
-        reading = _Reading(source="", number=0, loader=loader)
+        reading = _Reading(source="", number=0, loader=loader, length=end - begin, added=_MAX_ADDED)
         reading.value_of(node, "", 0)
     except (yaml.YAMLError, InvalidRequest, RecursionError):
         return {"": start}

@@ -1,6 +1,6 @@
 """Threads for the store, whose calls block: submits have their own, so that slow requests do not hold them up.
 
-What keeps the interpreter itself busy for long, as reading YAML, has its own as well, and few of them.
+What takes long to compute, as reading YAML, has its own as well, and few of them.
 
 Source: `argosy_store.replicas.api`.
 """
@@ -15,6 +15,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from argosy_runtime.access.guard import CALLER, Caller
 from argosy_runtime.peers import PEER, Peer
+from argosy_server.api.submits.yaml_processes import YamlProcesses
 from argosy_server.api.turns import Turns
 from argosy_store.replicas.audit import ACTOR, Actor
 
@@ -24,8 +25,9 @@ P = ParamSpec("P")
 Answer = TypeVar("Answer")
 
 _COMPUTE_COUNT: Final = 2
-"""Threads that compute: one for a host, and one that it leaves to others. Each that is busy makes the event loop wait
-for the interpreter whenever it wakes, up to 1 ms as a server's process sets it (`argosy_server.app`)."""
+"""Threads that compute, or wait for a process that does: one for a host, and one that it leaves to others. Each that
+computes itself makes the event loop wait for the interpreter whenever it wakes, up to 1 ms as a server's process sets
+it (`argosy_server.app`)."""
 
 
 class _SharedThreads:
@@ -82,6 +84,8 @@ class StoreThreads:
         """Make the threads; they start when first needed."""
         self._readers = _SharedThreads(reader_count, "store-read")
         self._computing = _SharedThreads(_COMPUTE_COUNT, "compute")
+        self.yaml = YamlProcesses()
+        """What reads YAML, while a thread of `compute` waits for it."""
         self.submits = ThreadPoolExecutor(submit_count, thread_name_prefix="store-submit")
         """Where submit transactions run."""
         self._look_ups = ThreadPoolExecutor(1, thread_name_prefix="store-look-up")
@@ -109,6 +113,7 @@ class StoreThreads:
         """Let the threads end once their present calls are over."""
         self._readers.close()
         self._computing.close()
+        self.yaml.close()
         self._look_ups.shutdown(wait=False, cancel_futures=True)
         self.submits.shutdown(wait=False, cancel_futures=True)
 

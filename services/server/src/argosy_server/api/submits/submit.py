@@ -244,7 +244,9 @@ class Submission:
         if all(map(is_json, (*manifests, *(one.template.encode() for one in extras.groups)))):
             return known.read(manifests, key, extras)
         # Reading YAML takes a hundred times as long.
-        converted, groups, violations = await self._threads.compute(to_json, manifests, extras.groups)
+        converted, groups, violations = await self._threads.compute(
+            to_json, manifests, extras.groups, read=self._threads.yaml.read
+        )
         if violations:
             return unreadable(key, violations)
         return known.read(converted, key, replace(extras, groups=tuple(groups)))
