@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 import subprocess
 import sys
@@ -14,9 +15,10 @@ from typing import Any
 
 import grpc
 
-from argosy.api.v1 import job_pb2, queue_pb2, queue_pb2_grpc
+from argosy.api.v1 import event_pb2, event_pb2_grpc, job_pb2, job_pb2_grpc, queue_pb2, queue_pb2_grpc
+from argosy_server.api.codecs.cursors import WatchCursor, write_handle_token
 from argosy_testkit.hostile_requests import METHODS, draw_calls, hostile_change, list_lengths
-from argosy_testkit.hostile_run import Verdict, call_all, good_calls, read_corpus
+from argosy_testkit.hostile_run import Verdict, call_all, good_calls, read_corpus, submit_one
 
 CORPUS = Path(__file__).with_name("hostile_corpus.json")
 SAMPLE_COUNT = 600
@@ -48,8 +50,38 @@ async def attack(address: str, seed: int, count: int) -> Verdict:
         await queues.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="red")), wait_for_ready=True)
         drawn = itertools.islice(draw_calls(seed, good_calls()), count)
         verdict = await call_all(channel, itertools.chain(read_corpus(CORPUS), drawn), at_once=16)
+        await hold_watches(channel, 100)
         await queues.ListQueues(queue_pb2.ListQueuesRequest(), timeout=10)
     return verdict
+
+
+async def hold_watches(channel: grpc.aio.Channel, count: int) -> None:
+    """Watch from cursors that were made up, and list from made-up pages beside; another's calls go on meanwhile."""
+    jobs, events = job_pb2_grpc.JobServiceStub(channel), event_pb2_grpc.EventServiceStub(channel)
+    await channel.unary_unary("/argosy.api.v1.JobService/SubmitJobs")(submit_one("red"), timeout=10)
+    watch = events.WatchJobSet(event_pb2.WatchJobSetRequest(queue="red", job_set="one"))
+    message: Any = await watch.read()
+    packed = base64.urlsafe_b64decode(message.cursor + "=" * (-len(message.cursor) % 4))
+    own = int.from_bytes(packed[1:9], "little")
+    watch.cancel()
+
+    def hold(job_set_id: int, number: int) -> Any:
+        cursor = WatchCursor(job_set_id=job_set_id, number=number).text()
+        return events.WatchJobSet(event_pb2.WatchJobSetRequest(queue="red", job_set="one", cursor=cursor))
+
+    held = [asyncio.ensure_future(hold(own, 1_000_000 + number).read()) for number in range(count)]
+    foreign = [hold(own + 1 + number, 0).read() for number in range(count)]
+    selector = job_pb2.JobSelector(queue="red")
+    pages = [write_handle_token(number << 30, b"made up") for number in range(count)]
+    lists = [jobs.ListJobs(job_pb2.ListJobsRequest(selector=selector, page_token=page)) for page in pages]
+    answers = await asyncio.wait_for(asyncio.gather(*foreign, *lists, return_exceptions=True), 30)
+    codes = {one.code() for one in answers if isinstance(one, grpc.aio.AioRpcError)}
+    assert codes == {grpc.StatusCode.INVALID_ARGUMENT}
+    assert not any(one.done() for one in held), "a cursor that runs ahead is told of what has not happened"
+    await channel.unary_unary("/argosy.api.v1.JobService/SubmitJobs")(submit_one("red"), timeout=10)
+    for one in held:
+        one.cancel()
+    await asyncio.gather(*held, return_exceptions=True)
 
 
 def test_server_answers_hostile_calls_with_its_own_codes(database_url: str, tmp_path: Path) -> None:

@@ -124,6 +124,19 @@ async def test_caller_is_whose_token_was_sent(tmp_path: Path) -> None:
             assert await code_of(ask(channel, *metadata)) == grpc.StatusCode.UNAUTHENTICATED
 
 
+async def test_flood_of_invented_tokens_gets_nobody_in_and_keeps_nobody_out(tmp_path: Path) -> None:
+    """Each is refused, or told that there are too many; a known one on another connection is served beside."""
+    async with open_door(tmp_path) as (door, channel):
+        own: Any = [("grpc.use_local_subchannel_pool", 1)]
+        async with grpc.aio.insecure_channel(door.server.address, options=own) as other:
+            flood = [
+                ask(channel, *bearer(f"{kind}{number}")) for number in range(30) for kind in ("", "argosy_", "a.b.")
+            ]
+            held = asyncio.gather(*map(code_of, flood))
+            assert await ask(other, *bearer("alice's")) == ("alice", ("research",))
+            assert set(await held) <= {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
 async def test_stranger_is_refused_before_a_message_is_read(tmp_path: Path) -> None:
     """Bytes that are no message of the method get the answer about the caller, not the one about the bytes."""
     async with open_door(tmp_path) as (_, channel):
