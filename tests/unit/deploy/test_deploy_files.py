@@ -345,3 +345,25 @@ def test_folders_of_volumes_are_made_by_the_images_for_our_user() -> None:
     (made,) = re.findall(r"^RUN install -d -o 10001 -g 10001 ((?:[^\\\n]|\\\n)+)$", DOCKERFILE, re.MULTILINE)
     assert mounted - set(made.replace("\\\n", " ").split()) == set()
     assert mounted
+
+
+def test_images_of_others_are_each_named_by_one_value_that_may_be_a_digest() -> None:
+    """Compose takes the value as it is, for what it runs and what it builds on; charts and bases name only ours."""
+    ours = {str(service["image"]) for service in SERVICES.values() if "build" in service}
+    others = {str(service["image"]) for service in SERVICES.values()} - ours
+    assert all(image.startswith("${ARGOSY_REGISTRY}/") for image in ours)
+    assert others
+    for image in others:
+        name = VARIABLE.fullmatch(image)
+        assert name is not None, image
+        assert name[1] in ENVIRONMENT
+    bases = set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) - set(
+        re.findall(r"^FROM .* AS (\S+)", DOCKERFILE, re.MULTILINE)
+    )
+    assert bases == {"${PYTHON_IMAGE}"}
+    named = {
+        found
+        for path in (*ROOT.glob("deploy/helm/**/*.yaml"), *ROOT.glob("deploy/kustomize/**/*.yaml"))
+        for found in re.findall(r"^\s*(?:- )?image: ([a-z]\S*)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert all(image.startswith("argosy/") for image in named), named
