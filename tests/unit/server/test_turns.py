@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 
 from argosy_runtime.peers import NOBODY, PEER, Peer
 from argosy_server.api.store_threads import StoreThreads
@@ -143,3 +145,28 @@ async def test_one_host_keeps_the_interpreter_busy_in_one_thread_at_most() -> No
         release.set()
     await asyncio.wait_for(asyncio.gather(*asked), 50)
     threads.close()
+
+
+class OddError(Exception):
+    """What a call fails with."""
+
+
+async def test_error_of_a_call_is_gone_when_the_call_is() -> None:
+    """No garbage collector is needed for it, which would hold every other call up."""
+
+    def fail() -> None:
+        raise OddError
+
+    threads = StoreThreads(reader_count=1, submit_count=1)
+    gc.disable()
+    try:
+        try:
+            await threads.run(fail)
+        except OddError as error:
+            seen = weakref.ref(error)
+        async with asyncio.timeout(10):
+            while seen() is not None:  # noqa: ASYNC110 - the thread is about to forget it
+                await asyncio.sleep(0)
+    finally:
+        gc.enable()
+        threads.close()

@@ -59,6 +59,7 @@ class _SharedThreads:
                 self._turns.end(peer, user)
             else:  # the caller is gone; the thread is not free before the call is over
                 future.add_done_callback(partial(self._end_from_thread, loop, peer, user))
+            del future  # an error that it holds leads to this frame, and would stay with all of its call
 
     def close(self) -> None:
         """Let the threads end once their present calls are over."""
