@@ -146,18 +146,20 @@ async def refuse(make: Callable[[], Any]) -> grpc.StatusCode:
 
 async def test_refused_calls_leave_nothing_that_only_the_garbage_collector_finds() -> None:
     """What ended a call is gone when the call is, so that no search for cycles holds the others up."""
-    limits = {"max_call_count": 2, "max_call_count_per_host": 2, "max_call_count_per_connection": 2}
+    limits = {"max_call_count": 4, "max_call_count_per_host": 4, "max_call_count_per_connection": 4}
     gc.collect()
     gc.disable()
     try:
         async with serving(body_timeout_s=0.05, calls_per_s=0.0, **limits) as server, connection(server) as channel:
             read, watch = channel.unary_unary(GET_QUEUE), channel.unary_stream(SESSION)
+            none = channel.unary_unary("/argosy.api.v1.QueueService/None")
             odd = queue_pb2.GetQueueRequest(name="odd").SerializeToString()
             assert await refuse(lambda: read(odd)) == grpc.StatusCode.INVALID_ARGUMENT
             assert await refuse(lambda: read(b"\xff")) == grpc.StatusCode.INVALID_ARGUMENT
             for _ in range(3):
+                assert await refuse(lambda: none(b"")) == grpc.StatusCode.UNIMPLEMENTED
                 assert await refuse(lambda: watch(b"\xff")) == grpc.StatusCode.INVALID_ARGUMENT
-            silent = [asyncio.ensure_future(refuse(channel.stream_unary(GET_QUEUE))) for _ in range(4)]
+            silent = [asyncio.ensure_future(refuse(channel.stream_unary(GET_QUEUE))) for _ in range(8)]
             silent.append(asyncio.ensure_future(refuse(channel.stream_stream(SESSION))))
             assert set(await asyncio.gather(*silent)) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
             async with asyncio.timeout(10):

@@ -214,6 +214,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
                 answer = self._answer(error, context, name)
                 code = answer.code
                 await answer.abort(context)
+                _alone(error)  # the handler's own answer
                 raise
             finally:
                 self._leave(method, peer, place, code)
@@ -507,7 +508,7 @@ async def _end(answer: _Answer, context: Any) -> None:  # noqa: ANN401 - see abo
         del context  # see `_alone`
 
 
-def _alone(ended: grpc.aio.AbortError) -> grpc.aio.AbortError:
+def _alone(ended: Exception) -> Exception:
     """Return what ends a call without the way that led to it.
 
     grpcio keeps it with the call. If it led back to the call, by a frame that knows the call's context, all of the call
