@@ -1,5 +1,8 @@
 """Say of wheels, archives and bills what they were made from, signed; and check what somebody said of them.
 
+An archive of images (`docker save`) is signed as a file, and each image in it by its name and id besides, as a machine
+tells them of what it has loaded: `docker image inspect --format '{{.Id}}' NAME`.
+
 The statement is in-toto's (v1) with the predicate SLSA provenance (v1): each file by its SHA-256, the commit, and the
 pinned requirements by theirs. It is signed by a key of P-256 in an envelope (DSSE v1). Nothing is asked of the network.
 
@@ -16,6 +19,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -43,12 +47,33 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def images_in(path: Path) -> list[dict[str, Any]]:
+    """Return name and id of each image of an archive, as subjects of a statement; nothing of other files."""
+    try:
+        with tarfile.open(path) as archive:
+            listed = archive.extractfile("manifest.json")
+            images = json.load(listed) if listed is not None else []
+            found = []
+            for image in images:
+                config = archive.extractfile(image["Config"])
+                if config is None:
+                    raise AttestError(f"{path.name} lacks the configuration of an image")
+                value = hashlib.file_digest(config, "sha256").hexdigest()
+                found += [{"name": name, "digest": {"sha256": value}} for name in image["RepoTags"] or ()]
+            return found
+    except (tarfile.TarError, KeyError, TypeError, ValueError):
+        return []
+
+
 def make_statement(files: Sequence[Path], *, commit: str) -> dict[str, Any]:
     """Return what is said of files that were made from a commit, sorted by name; equal input gives equal bytes."""
     materials = [{"uri": f"file:{name}", "digest": {"sha256": digest(ROOT / name)}} for name in MATERIALS]
     return {
         "_type": STATEMENT,
-        "subject": [{"name": file.name, "digest": {"sha256": digest(file)}} for file in sorted(files)],
+        "subject": [
+            *({"name": file.name, "digest": {"sha256": digest(file)}} for file in sorted(files)),
+            *(image for file in sorted(files) for image in images_in(file)),
+        ],
         "predicateType": PREDICATE,
         "predicate": {
             "buildDefinition": {
@@ -197,6 +222,8 @@ def main() -> None:
         else:
             verify(options.envelope.read_bytes(), options.files, options.key.read_bytes(), commit=options.commit)
             print(f"{len(options.files)} files are as they were signed")
+            for image in (one for file in options.files for one in images_in(file)):
+                print(f"{image['name']} is image sha256:{image['digest']['sha256']}")
     except (AttestError, OSError) as error:
         sys.exit(f"error: {error}")
 

@@ -6,12 +6,15 @@ the same bytes.
 
 Usage: python tools/sbom.py [DISTRIBUTION]    (all of them, as the images have; else one with what it needs)
        python tools/sbom.py --root FOLDER     (all of them, and the Debian packages of an image that was unpacked there)
+       python tools/sbom.py --archive FILE    (the same of an image in an archive, as `docker save` writes it)
 """
 
 import hashlib
 import json
 import re
 import sys
+import tarfile
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,8 @@ _ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;\\]+)"
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _LICENCE = re.compile(r"^License:[ \t]*(\S.*)$", re.MULTILINE)
 _COMMON = re.compile(r"/usr/share/common-licenses/([A-Za-z0-9][A-Za-z0-9.-]*[A-Za-z0-9])")
+_LISTS = re.compile(r"^(?:\./)?(var/lib/dpkg/status|usr/share/doc/[a-z0-9][a-z0-9+.-]*(?:/copyright)?)$")
+_PACKAGE = re.compile(r"^[a-z0-9][a-z0-9+.-]*$")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -124,13 +129,52 @@ def read_debian(root: Path) -> list[dict[str, Any]]:
     return sorted(components, key=lambda one: str(one["name"]))
 
 
+def unpack_lists(archive: Path, root: Path) -> None:
+    """Put what `read_debian` reads of the one image of an archive into a folder.
+
+    Raises:
+        ValueError: It is no archive of one image.
+    """
+    try:
+        with tarfile.open(archive) as outer:
+            listed = outer.extractfile("manifest.json")
+            (image,) = json.load(listed) if listed is not None else ()
+            for name in image["Layers"]:
+                layer = outer.extractfile(name)
+                with tarfile.open(fileobj=layer) as members:
+                    for member in members:
+                        _unpack(members, member, root)
+    except (tarfile.TarError, KeyError, TypeError, ValueError) as cause:
+        raise ValueError(f"{archive} is no archive of one image") from cause
+
+
+def _unpack(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
+    found = _LISTS.match(member.name)
+    if found is None:
+        return
+    place = root / found[1]
+    if place.is_symlink() or place.is_file():
+        place.unlink()  # a later layer's counts
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if member.isfile() and (data := layer.extractfile(member)) is not None:
+        place.write_bytes(data.read())
+    elif member.issym() and _PACKAGE.match(member.linkname):  # the folder of another package, beside this one's
+        place.symlink_to(member.linkname)
+
+
 def main() -> None:
     """Print it."""
-    given = sys.argv[1:]
+    kind, *rest = sys.argv[1:] or [""]
     try:
-        bill = make_bill(*([] if given[:1] == ["--root"] else given[:1]))
-        if given[:1] == ["--root"]:
-            bill["components"] += read_debian(Path(*given[1:2]))
+        bill = make_bill("" if kind.startswith("--") else kind)
+        if kind == "--root":
+            bill["components"] += read_debian(Path(*rest[:1]))
+        elif kind == "--archive":
+            with tempfile.TemporaryDirectory() as root:
+                unpack_lists(Path(*rest[:1]), Path(root))
+                bill["components"] += read_debian(Path(root))
+    except ValueError as error:
+        sys.exit(str(error))
     except KeyError as error:
         sys.exit(f"there is no distribution, and no pinned package, called {error.args[0]}")
     except FileNotFoundError as error:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import importlib.util
+import io
 import json
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +56,33 @@ def test_what_was_built_passes_and_says_what_it_was_built_from(files: list[Path]
     assert told["git"] == {"gitCommit": COMMIT}
     assert told["file:requirements.txt"] == {"sha256": attest.digest(ROOT / "requirements.txt")}
     assert {one["name"] for one in statement["subject"]} == {file.name for file in files}
+
+
+def save_image(path: Path, layer: bytes) -> str:
+    """Write an archive as `docker save` does, of one image with one layer; return the image's id."""
+    layer_id = hashlib.sha256(layer).hexdigest()
+    config = json.dumps({"rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_id}"]}}).encode()
+    name = f"blobs/sha256/{hashlib.sha256(config).hexdigest()}"
+    manifest = [{"Config": name, "RepoTags": ["argosy/server:1"], "Layers": [f"blobs/sha256/{layer_id}"]}]
+    contents = {name: config, f"blobs/sha256/{layer_id}": layer, "manifest.json": json.dumps(manifest).encode()}
+    with tarfile.open(path, "w") as archive:
+        for member, data in contents.items():
+            entry = tarfile.TarInfo(member)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return name.rpartition("/")[2]
+
+
+def test_image_is_named_by_the_id_that_its_machine_tells(tmp_path: Path) -> None:
+    """Beside the digest of its archive; with another layer neither is the same, and the archive does not pass."""
+    path = tmp_path / "server.tar"
+    image = save_image(path, b"one layer")
+    envelope = json.dumps(attest.sign(attest.make_statement([path], commit=COMMIT), PRIVATE)).encode()
+    told = {one["name"]: one["digest"]["sha256"] for one in attest.verify(envelope, [path], PUBLIC)["subject"]}
+    assert told == {"server.tar": attest.digest(path), "argosy/server:1": image}
+    assert save_image(path, b"two layers") != image
+    with pytest.raises(attest.AttestError, match=r"server.tar is not the file that was signed"):
+        attest.verify(envelope, [path], PUBLIC)
 
 
 def test_wheel_that_is_built_again_is_the_one_that_was_signed(
