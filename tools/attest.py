@@ -58,7 +58,7 @@ def images_in(path: Path) -> list[dict[str, Any]]:
                 config = archive.extractfile(image["Config"])
                 if config is None:
                     raise AttestError(f"{path.name} lacks the configuration of an image")
-                value = hashlib.file_digest(config, "sha256").hexdigest()
+                value = hashlib.sha256(config.read()).hexdigest()
                 found += [{"name": name, "digest": {"sha256": value}} for name in image["RepoTags"] or ()]
             return found
     except (tarfile.TarError, KeyError, TypeError, ValueError):

@@ -138,8 +138,10 @@ def unpack_lists(archive: Path, root: Path) -> None:
     try:
         with tarfile.open(archive) as outer:
             listed = outer.extractfile("manifest.json")
-            (image,) = json.load(listed) if listed is not None else ()
-            for name in image["Layers"]:
+            images: list[Any] = json.load(listed) if listed is not None else []
+            if len(images) != 1:
+                raise ValueError(len(images))
+            for name in images[0]["Layers"]:
                 layer = outer.extractfile(name)
                 with tarfile.open(fileobj=layer) as members:
                     for member in members:
