@@ -2,10 +2,12 @@
 
 import importlib.metadata
 import importlib.util
+import io
 import json
 import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -109,3 +111,46 @@ def test_bill_of_an_unpacked_image_has_its_debian_packages_with_the_licences_tha
     refused = subprocess.run([*program, str(tmp_path / "usr")], capture_output=True, check=False)
     assert refused.returncode == 1
     assert b"no list of Debian packages" in refused.stderr
+
+
+def pack(path: Path, members: dict[str, bytes | str]) -> bytes:
+    """Write an archive of files, and of links where a text stands; return its bytes."""
+    with tarfile.open(path, "w") as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                entry.type, entry.linkname = tarfile.SYMTYPE, content
+                archive.addfile(entry)
+            else:
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+    return path.read_bytes()
+
+
+def test_bill_of_an_archive_is_that_of_its_last_layer_and_nothing_is_written_beside(tmp_path: Path) -> None:
+    """A later list replaces an earlier one, folders that are links are followed, and other paths are left alone."""
+    status = "Package: {}\nStatus: install ok installed\nVersion: {}\nArchitecture: amd64\n"
+    licence = "usr/share/doc/libold/copyright"
+    first = pack(
+        tmp_path / "1", {"var/lib/dpkg/status": status.format("libold", 1).encode(), licence: b"License: MIT\n"}
+    )
+    both = "\n".join((status.format("libold", 2), status.format("libtwin", 3))).encode()
+    second: dict[str, bytes | str] = {
+        "var/lib/dpkg/status": both,
+        "usr/share/doc/libtwin": "libold",
+        "usr/share/doc/../../../../../stray": b"x",
+        "usr/share/doc/libstray": "/etc",
+    }
+    manifest = json.dumps([{"Config": "c", "RepoTags": ["a:1"], "Layers": ["1", "2"]}]).encode()
+    archive = tmp_path / "image.tar"
+    pack(archive, {"manifest.json": manifest, "1": first, "2": pack(tmp_path / "2", second)})
+    root = tmp_path / "root"
+    sbom.unpack_lists(archive, root)
+    found = {one["name"]: (one["version"], one["licenses"]) for one in sbom.read_debian(root)}
+    assert found == {
+        name: (version, [{"license": {"name": "MIT"}}]) for name, version in (("libold", "2"), ("libtwin", "3"))
+    }
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "image.tar", "root"]
+    assert not (root / "usr/share/doc/libstray").exists()
+    with pytest.raises(ValueError, match="no archive of one image"):
+        sbom.unpack_lists(tmp_path / "1", root)
