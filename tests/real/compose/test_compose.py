@@ -342,6 +342,64 @@ def test_containers_use_less_than_three_fifths_of_their_memory(stack: Stack) -> 
     assert {states[name]["User"] for name in LASTING if "build" in SERVICES[name]} == {"10001:10001"}
 
 
+def tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a tool of the repository."""
+    command = [sys.executable, str(ROOT / "tools" / f"{name}.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("stack", [2], indirect=True, ids=["v2"])
+def test_image_passes_with_its_bill_as_it_was_signed_and_no_other(stack: Stack) -> None:
+    """The bill names what the image holds; another key, bill or layer is refused."""
+    started, image = time.monotonic(), "argosy/server:testbed"
+    folder = stack.directory / "release"
+    folder.mkdir()
+    archive, bill, said = folder / "server.tar", folder / "server.cdx.json", folder / "provenance.json"
+    docker("save", "-o", str(archive), image, timeout_s=120)
+    made = tool("sbom", "--archive", str(archive))
+    assert made.returncode == 0, made.stderr
+    bill.write_text(made.stdout)
+    held = "import importlib.metadata as m; print(*(f'{d.name}=={d.version}' for d in m.distributions()))"
+    listed = "dpkg-query -W -f='deb/${Package}==${Version} '"
+    run = ("run", "--rm", "--network=none", "--entrypoint")
+    has = docker(*run, "python", image, "-c", held).split() + docker(*run, "sh", image, "-c", listed).split()
+    named = {
+        f"{one['bom-ref'] if one['bom-ref'].startswith('deb/') else re.sub('[-_.]+', '-', one['name']).lower()}"
+        f"=={one['version']}"
+        for one in json.loads(made.stdout)["components"]
+    }
+    found = {one if one.startswith("deb/") else re.sub("[-_.]+", "-", one.rpartition("==")[0]).lower() + "==" +
+             one.rpartition("==")[2] for one in has}  # fmt: skip
+    assert len(found) > 50
+    assert found <= named, found - named
+    keys = [folder / name for name in ("own.key", "own.pub", "other.key", "other.pub")]
+    for private, public in (keys[:2], keys[2:]):
+        assert tool("attest", "key", str(private), str(public)).returncode == 0
+    files = (str(archive), str(bill))
+    assert tool("attest", "sign", "--key", str(keys[0]), "--out", str(said), *files).returncode == 0
+
+    def check(key: Path) -> tuple[int, str]:
+        done = tool("attest", "verify", "--key", str(key), str(said), *files)
+        return done.returncode, done.stdout + done.stderr
+
+    status, told = check(keys[1])
+    assert (status, f"{image} is image {docker('image', 'inspect', '--format', '{{.Id}}', image)}" in told) == (0, True)
+    assert check(keys[3]) == (1, "error: the signature is not of this key, or what was signed was changed\n")
+    with archive.open("r+b") as file:  # the middle of an archive is the middle of a layer
+        file.seek(archive.stat().st_size // 2)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 1]))
+        file.flush()
+        assert check(keys[1]) == (1, "error: server.tar is not the file that was signed\n")
+        file.seek(-1, os.SEEK_CUR)
+        file.write(byte)
+    bill.write_text(made.stdout.replace("numpy", "numpie"))
+    assert check(keys[1]) == (1, "error: server.cdx.json is not the file that was signed\n")
+    archive.unlink()
+    stack.figures["image signed and checked"] = f"{time.monotonic() - started:.1f} s"
+
+
 def dashboard_queries() -> set[str]:
     """Return every query of the dashboards, with what Grafana would put in place of its variables."""
     paths = sorted((ROOT / "deploy" / "observability" / "grafana" / "dashboards").glob("*.json"))
