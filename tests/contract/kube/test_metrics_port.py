@@ -29,6 +29,7 @@ from argosy_testkit.cluster_contract import LAB_NODES, make_bag, make_create_bat
 from argosy_testkit.fake_kube_api import FakeKubeApi
 from argosy_testkit.fake_kube_api.faults import ApiFault
 from argosy_testkit.fake_kube_api.lab import QUICK, FakeKubeLab
+from argosy_testkit.fake_kube_api.metrics import SAMPLE_S
 
 MIB = 1 << 20
 BOUNDS = {"autoscale_min": "cpu=500m,memory=1Gi", "autoscale_max": "cpu=3,memory=6Gi"}
@@ -87,8 +88,8 @@ class KubernetesSource:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Let ten seconds pass."""
-        self.now_s += 10.0
+        """Let so much time pass that a kubelet looks at each pod again."""
+        self.now_s += SAMPLE_S + 5.0
         for folder, millicores in self._uses.items():
             (folder / "cpu.stat").write_text(f"usage_usec {round(millicores * 1000 * self.now_s)}\n")
 

@@ -39,14 +39,14 @@ def metrics_api(cores: float | None, used: float | None, _: float) -> bytes:
     return msgspec.json.encode({"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [item]})
 
 
-def summary(cores: float | None, used: float | None, _: float) -> bytes:
+def summary(cores: float | None, used: float | None, at_s: float) -> bytes:
     """Return an answer as a kubelet's /stats/summary gives it."""
+    time = f"2026-01-01T00:{int(at_s) // 60:02}:{int(at_s) % 60:02}Z"
     pod = {
         "podRef": {"name": KEY[1], "namespace": KEY[0], "uid": "u"},
-        "cpu": {"time": "2026-01-01T00:00:00Z", "usageCoreNanoSeconds": 1}
+        "cpu": {"time": time, "usageCoreNanoSeconds": 1}
         | ({} if cores is None else {"usageNanoCores": round(cores * 1e9)}),
-        "memory": {"time": "2026-01-01T00:00:00Z", "rssBytes": 1}
-        | ({} if used is None else {"workingSetBytes": round(used)}),
+        "memory": {"time": time, "rssBytes": 1} | ({} if used is None else {"workingSetBytes": round(used)}),
         "containers": [],
     }
     return msgspec.json.encode({"node": {"nodeName": "n"}, "pods": [pod]})
@@ -55,13 +55,14 @@ def summary(cores: float | None, used: float | None, _: float) -> bytes:
 def page(cores: float | None, used: float | None, at_s: float) -> bytes:
     """Return an answer as a kubelet's /metrics/resource gives it: processor time as a counter."""
     labels = f'{{namespace="{KEY[0]}",pod="{KEY[1]}"}}'
+    stamp = 1767225600000 + round(at_s * 1000)
     lines = [
         "# HELP pod_cpu_usage_seconds_total [STABLE] Cumulative cpu time consumed by the pod in core-seconds",
         "# TYPE pod_cpu_usage_seconds_total counter",
         'container_cpu_usage_seconds_total{container="main",namespace="x",pod="y"} 1 1767225600000',
     ]
-    lines += [] if cores is None else [f"pod_cpu_usage_seconds_total{labels} {cores * at_s} 1767225600000"]
-    lines += [] if used is None else [f"pod_memory_working_set_bytes{labels} {used:e} 1767225600000"]
+    lines += [] if cores is None else [f"pod_cpu_usage_seconds_total{labels} {cores * at_s} {stamp}"]
+    lines += [] if used is None else [f"pod_memory_working_set_bytes{labels} {used:e} {stamp}"]
     return "\n".join([*lines, "resource_scrape_error 0"]).encode()
 
 
@@ -140,8 +141,38 @@ def test_a_counter_that_falls_back_or_a_clock_that_stands_tells_no_load() -> Non
     """The container was restarted."""
     reader = KubeletPageReader()
     reader.read(page(2.0, 1e6, 10.0), 10.0)
-    assert math.isnan(reader.read(page(1.0, 1e6, 10.0), 20.0)[KEY].load_cores)
-    assert math.isnan(reader.read(page(2.0, 1e6, 10.0), 20.0)[KEY].load_cores)
+    assert math.isnan(reader.read(page(0.5, 1e6, 20.0), 20.0)[KEY].load_cores)
+    assert math.isnan(reader.read(page(2.0, 1e6, 20.0), 20.0)[KEY].load_cores)
+
+
+def test_a_clock_that_goes_back_or_far_forward_tells_no_load() -> None:
+    """Processor time over an hour that did not pass would look like nothing used."""
+    reader = KubeletPageReader()
+    reader.read(page(2.0, 1e6, 100.0), 10.0)
+    assert math.isnan(reader.read(page(4.0, 1e6, 60.0), 20.0)[KEY].load_cores)
+    assert math.isnan(reader.read(page(2.0, 1e6, 3700.0), 30.0)[KEY].load_cores)
+    assert reader.read(page(2.0, 1e6, 3710.0), 40.0)[KEY].load_cores == pytest.approx(2.0)
+
+
+def test_a_sample_that_is_told_again_tells_the_same_load_as_before() -> None:
+    """Kubelets look at a pod less often than they are asked; no time passed between the two."""
+    reader = KubeletPageReader()
+    reader.read(page(2.0, 1e6, 10.0), 10.0)
+    for now_s in (20.0, 25.0, 30.0):
+        assert reader.read(page(2.0, 1e6, 18.0), now_s)[KEY].load_cores == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("make", "answer"), [(KubeletPageReader, page), (KubeletSummaryReader, summary)])
+def test_a_sample_that_is_told_for_too_long_tells_nothing(make: type[UsageReader], answer: Answer) -> None:
+    """The kubelet still answers, and no longer looks: the pod may grow, and not shrink."""
+    reader = make()
+    reader.read(answer(2.0, 1e6, 10.0), 10.0)
+    reader.read(answer(2.0, 1e6, 20.0), 20.0)
+    assert reader.read(answer(2.0, 1e6, 20.0), 100.0)[KEY].load_cores == pytest.approx(2.0)
+    late = reader.read(answer(2.0, 1e6, 20.0), 130.0)[KEY]
+    assert math.isnan(late.load_cores)
+    assert math.isnan(late.memory_bytes)
+    assert reader.read(answer(2.0, 1e6, 140.0), 140.0)[KEY].memory_bytes == 1e6
 
 
 def test_a_sample_that_is_no_number_is_none() -> None:

@@ -16,10 +16,9 @@ from typing import Any, Final, Self
 import msgspec
 from aiohttp import web
 
-from argosy_core.resources import parse_quantity
 from argosy_testkit.fake_kube_api.faults import ApiFault, FaultScript
 from argosy_testkit.fake_kube_api.kubelet import Kubelets
-from argosy_testkit.fake_kube_api.metrics import metrics_list, page, summary
+from argosy_testkit.fake_kube_api.metrics import metrics_list, page, read_used, summary
 from argosy_testkit.fake_kube_api.store import Document, Refusal, Store, selects
 
 __all__ = ["CUSTOM_GROUP", "FakeKubeApi"]
@@ -256,13 +255,9 @@ class FakeKubeApi:
             return None
         node = request.path.split("/")[-4]
         pods = [pod for pod in self.store.all("pods") if pod["spec"].get("nodeName") == node]
-        keys = {(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods}
-        used = {
-            key: (parse_quantity("cpu", cpu), parse_quantity("memory", memory))
-            for key, (cpu, memory) in self.uses.items()
-            if key in keys
-        }
-        return 200, summary(node, used) if request.path.endswith("summary") else page(used, self.monotonic())
+        used = read_used(pods, self.uses)
+        now_s = self.monotonic()
+        return 200, summary(node, used, now_s) if request.path.endswith("summary") else page(used, now_s)
 
     async def _change(self, request: web.Request, where: tuple[str, str, str, str]) -> tuple[int, bytes]:
         api_version, plural, namespace, name = where
