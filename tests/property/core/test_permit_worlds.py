@@ -150,7 +150,15 @@ class TrustsSilence(NotedPermits):
         self._pods.needs_note[row] = False
 
 
-@pytest.mark.parametrize(("notes", "seed"), [(TellsAhead, 10), (TrustsSilence, 29)])
+class TellsWhatIsNoted(NotedPermits):
+    """Whatever the note allows is told to an agent that has some permit, as if it had that one."""
+
+    def keep(self, rows: Any, permitted: Any) -> None:
+        """Take what is noted for what is permitted."""
+        self._pods.kept[:, rows] = np.where(permitted, self._pods.noted[:, rows], 0)
+
+
+@pytest.mark.parametrize(("notes", "seed"), [(TellsAhead, 10), (TrustsSilence, 29), (TellsWhatIsNoted, 29)])
 def test_without_a_defence_of_notes_a_node_that_is_promised_twice_is_caught(
     notes: type[NotedPermits], seed: int
 ) -> None:

@@ -96,7 +96,8 @@ async def test_a_permit_is_noted_before_it_is_told_and_books_the_pod_after_a_sta
         await one.fill()
         welcome, _ = one.service.begin(AgentHello(cluster="c", cluster_uid="u", process_id=b"a" * 16), 0.0)
         size = np.array([[1000], [GIB]])
-        said = Inventory(uids=uids, ceilings=size, held=np.ones(1, np.bool_), numbers=np.ones(1, np.int64))
+        yes, no = np.ones(1, np.bool_), np.zeros(1, np.bool_)
+        said = Inventory(uids=uids, ceilings=size, held=yes, permitted=no, numbers=np.ones(1, np.int64))
         assert one.service.take([(welcome.session, 2, said)], 0.0).replies == []
         lab.api.faults.add(ApiFault(kind="status", method="PATCH", status=403, reason="Forbidden"))
         assert await one.note() == []  # it may not, and tries again

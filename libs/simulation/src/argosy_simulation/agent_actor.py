@@ -316,6 +316,7 @@ def _messages(requests: Iterable[PermitRequest]) -> Iterable[AgentMessage]:
             uids=_uids(first),
             ceilings=np.array([one.wanted for one in first], np.int64).T,
             held=np.array([one.was_permitted for one in first], np.bool_),
+            permitted=np.array([one.is_permit for one in first], np.bool_),
             numbers=np.array([one.sequence for one in first], np.int64),
         )
     asked = [one for one in requests if not one.is_first]

@@ -370,6 +370,7 @@ class PermitWorld:
                 uids=self._uids(pods),
                 ceilings=np.array(ceilings).T,
                 held=np.array(held),
+                permitted=np.array(held),
                 numbers=np.array([agent.grips[pod.handle].number for pod in pods]),
             ),
         )

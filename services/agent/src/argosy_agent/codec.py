@@ -67,7 +67,11 @@ def request_messages(requests: Sequence[PermitRequest], max_pod_count: int) -> I
             if is_first:
                 held = pack_column(np.array([one.was_permitted for one in part], dtype=np.int8), "int8")
                 inventory = permit_pb2.Inventory(
-                    uid_column=uids, ceiling_column=amounts, held_column=held, number_column=numbers
+                    uid_column=uids,
+                    ceiling_column=amounts,
+                    held_column=held,
+                    number_column=numbers,
+                    permitted_column=pack_column(np.array([one.is_permit for one in part], dtype=np.int8), "int8"),
                 )
                 yield permit_pb2.SessionRequest(inventory=inventory)
                 continue

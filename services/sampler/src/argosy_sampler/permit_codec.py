@@ -38,6 +38,7 @@ INVENTORY: Final[Shape] = {
     "ceiling_column": Column("int64", ("pod", "resource"), 0, MAX_AMOUNT),
     "held_column": Column("int8", ("pod",), 0, 1),
     "number_column": Column("int64", ("pod",), 0),
+    "permitted_column": Column("int8", ("pod",), 0, 1, optional=True),
 }
 """What an inventory may hold."""
 PERMIT_REQUEST: Final[Shape] = {
@@ -83,10 +84,12 @@ def read_agent_message(message: permit_pb2.SessionRequest) -> AgentMessage:
         )
     if kind == "inventory":
         fields = read_message(message.inventory, INVENTORY, where="inventory", sizes=_SIZES)
+        permitted = fields["permitted_column"]
         return Inventory(
             uids=_uids(fields),
             ceilings=_amounts(fields["ceiling_column"]),
             held=fields["held_column"].astype(np.bool_),
+            permitted=permitted.astype(np.bool_) if permitted.size else np.zeros(len(fields["uid_column"]), np.bool_),
             numbers=fields["number_column"],
         )
     if kind == "heartbeat":

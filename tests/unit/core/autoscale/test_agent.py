@@ -236,7 +236,17 @@ def test_a_session_that_comes_back_is_told_the_permit_that_still_holds() -> None
     world.use(3.5)
     world.tell(PermitsTold(1, (Permit(uid="pod", sequence=2, amounts=units(4), unit=UNIT),)), SessionDown())
     (announced,) = world.tell(SessionUp(2)).requests
-    assert (announced.wanted, announced.was_permitted) == (units(4), True)
+    assert (announced.wanted, announced.was_permitted, announced.is_permit) == (units(4), True, True)
+
+
+def test_a_pod_that_somebody_enlarged_without_a_session_is_not_announced_with_a_permit() -> None:
+    """No sampler has permitted that size, whatever lease there is."""
+    world = World()
+    world.grown(4)
+    world.tell(SessionDown())
+    world.resized(units(5))
+    (announced,) = world.tell(SessionUp(2)).requests
+    assert (announced.wanted, announced.was_permitted, announced.is_permit) == (units(5), True, False)
 
 
 @pytest.mark.parametrize("pending", [Pending.DEFERRED, Pending.INFEASIBLE])
@@ -476,7 +486,7 @@ def test_a_clock_that_goes_forward_lets_a_pod_shrink_and_not_grow_back_to_its_pe
     world.resized(units(1))
     assert not world.use(5.3, after_s=3600.0).resizes
     (announced,) = world.tell(SessionUp(2)).requests
-    assert (announced.wanted, announced.was_permitted) == (units(1), False)
+    assert (announced.wanted, announced.was_permitted, announced.is_permit) == (units(1), False, False)
 
 
 def test_only_pods_whose_time_has_come_are_looked_at_and_the_time_is_told() -> None:

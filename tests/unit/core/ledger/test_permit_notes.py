@@ -73,6 +73,29 @@ def test_first_notes_after_a_start_allow_the_maximum_where_many_pods_wait_for_th
     assert world.grow(world.rows[:4], 700) == world.rows[:4].tolist()
 
 
+def test_a_permit_that_an_agent_has_under_a_lease_is_told_again_before_its_note_is_ours() -> None:
+    """No note of the process before us can say less; what is above it waits, and is written before other notes."""
+    world = Notes(4)
+    world.pods.noted[:, world.rows] = np.array(MOST)[:, np.newaxis]
+    world.pods.has_own_note[world.rows], world.pods.needs_note[world.rows] = False, True
+    world.notes.keep(world.rows, np.ones(4, np.bool_))
+    assert world.grow(world.rows, 100) == world.rows.tolist()
+    assert world.grow(world.rows[:1], 50) == world.rows[:1].tolist()
+    assert world.grow(world.rows[3:], 200) == []
+    assert world.said(world.notes.begin(0.0, 1)) == [(4, 800)]
+    assert world.notes.may_tell(world.rows[3:]).tolist() == world.rows[3:].tolist()
+
+
+def test_what_an_agent_has_without_a_permit_is_not_told_before_its_note_is_ours() -> None:
+    """As after a resize by hand, or by a new process: a late note may say less than that."""
+    world = Notes(2)
+    world.pods.has_own_note[world.rows], world.pods.needs_note[world.rows] = False, True
+    world.notes.keep(world.rows, np.array([True, False]))
+    assert world.grow(world.rows, 100) == world.rows[:1].tolist()
+    world.notes.keep(world.rows[:1], np.zeros(1, np.bool_))  # another session announces it
+    assert world.grow(world.rows[:1], 100) == []
+
+
 def test_a_pod_that_waits_is_noted_before_those_that_nobody_waits_for() -> None:
     """A note that is lowered for a quiet pod can wait; the one that grows is told by it."""
     world = Notes(3)

@@ -93,7 +93,11 @@ class World:
         return self.say(
             session,
             Inventory(
-                uids=uids(*pods), ceilings=ceilings, held=np.full(count, held), numbers=np.full(count, self.numbers)
+                uids=uids(*pods),
+                ceilings=ceilings,
+                held=np.full(count, held),
+                permitted=np.full(count, held),
+                numbers=np.full(count, self.numbers),
             ),
         )
 

@@ -314,6 +314,8 @@ class PermitRequest:
     """The pod is announced by it in this session: `wanted` is then what it stays below without another permit."""
     was_permitted: bool = False
     """This agent holds a permit of the pod whose lease has not ended, so nobody else can have a newer one."""
+    is_permit: bool = False
+    """The pod is announced with no more than that permit: nobody has made it larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -308,6 +308,7 @@ class PodScaling:
         permitted = self.permit or NOTHING
         if now_s >= self.lease_s:
             permitted = permitted.meet(self.held)
+        was_permitted = self.permit is not None and now_s < self.lease_s
         if is_first:
             wanted = self.held.join(permitted)
         if self.permit is not None:
@@ -322,7 +323,8 @@ class PodScaling:
             held=self.held,
             is_bundle=self.seen.policy.is_bundle,
             is_first=is_first,
-            was_permitted=self.permit is not None and now_s < self.lease_s,
+            was_permitted=was_permitted,
+            is_permit=is_first and was_permitted and wanted == permitted,
         )
 
     def _wanted(self, now_s: float) -> Amounts:

@@ -11,7 +11,8 @@ permit of the pod is told above. It is written ahead:
   sampler begins by putting its own name on the note. From then on no write of its predecessor can come to pass, and
   what that one has told is at most what the note says: the pod is booked at that.
 - Of pods that the first full list has nothing is told before their notes are ours: a write that the process before us
-  sent, and that comes late, would say less than what we have told.
+  sent, and that comes late, would say less than what we have told. One thing is: a permit of that process that the
+  agent has under a lease. A note was lowered only once the agent had told that it keeps no more, so none says less.
 - Notes are replaced only of processes that the first full list names: any other is younger, and has taken the pod over.
 
 A pod without a note may have been permitted its maximum; so may be one whose note cannot be read.
@@ -82,7 +83,8 @@ class NotedPermits:
     """The notes of one cluster's scaled pods.
 
     Args:
-        pods: The pods; `noted`, `needs_note`, `has_own_note`, `is_noting` and `note_again_s` are changed here only.
+        pods: The pods; `noted`, `kept`, `needs_note`, `has_own_note`, `is_noting` and `note_again_s` are changed here
+            only.
         process: Name of this sampler process; empty if notes are neither written nor heeded.
         quiet_s: How long a pod has asked for nothing before its note is lowered, seconds.
     """
@@ -101,6 +103,8 @@ class NotedPermits:
         """Rows whose permits wait for a note to be told, in their order."""
         self._due: dict[int, None] = {}
         """Rows whose notes are to be written once nobody waits, as they were looked through last."""
+        self._behind_count = 0
+        """How many of them were to be raised."""
         self._look_at_s = 0.0
         """When all pods are looked through again."""
 
@@ -124,13 +128,19 @@ class NotedPermits:
         pods.noted[:, row] = UNBOUNDED if note is None else note[1]
         return True
 
+    def keep(self, rows: Int32s, permitted: Bools) -> None:
+        """Take in which pods an agent has just announced with no more than a permit under a lease that it has."""
+        pods = self._pods
+        pods.kept[:, rows] = np.where(permitted, pods.permit[:, rows], 0)
+
     def may_tell(self, rows: Int32s) -> Int32s:
         """Return those rows whose permits may be told: their notes allow them; the others' notes are written first."""
         if not self._process:
             return rows
         pods = self._pods
         is_within = (pods.permit[:, rows] <= pods.noted[:, rows]).all(axis=0)
-        is_allowed = is_within & ~pods.needs_note[rows]
+        is_kept = (pods.permit[:, rows] <= pods.kept[:, rows]).all(axis=0)
+        is_allowed = is_within & (is_kept | ~pods.needs_note[rows])
         self._held_back.update(dict.fromkeys(rows[~is_allowed].tolist()))
         allowed: Int32s = rows[is_allowed]
         return allowed
@@ -161,7 +171,7 @@ class NotedPermits:
         """
         if not self._process:
             return []
-        is_crowded = len(self._held_back) > most_count
+        is_crowded = max(len(self._held_back), self._behind_count) > most_count
         begun: list[PermitNote] = []
         while self._held_back and len(self._sent) < most_count:
             begun += self._begin(_pop(self._held_back, most_count - len(self._sent)), now_s, is_crowded=is_crowded)
@@ -169,6 +179,7 @@ class NotedPermits:
             self._look_at_s = now_s + min(_LOOK_S, self._quiet_s / 10)
             rows = self._pods.live()
             raised, taken_over, lowered = self._kinds(rows, now_s)
+            self._behind_count = int(np.count_nonzero(raised))
             self._due = dict.fromkeys(row for kind in (raised, taken_over, lowered) for row in rows[kind].tolist())
         while self._due and len(self._sent) < most_count:
             begun += self._begin(_pop(self._due, most_count - len(self._sent)), now_s, is_crowded=is_crowded)

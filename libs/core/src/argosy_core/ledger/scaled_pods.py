@@ -91,7 +91,9 @@ class ScaledPodTable:
         self.has_own_note = np.zeros(narrow, np.bool_)
         """(row,): its note is of this process."""
         self.needs_note = np.zeros(narrow, np.bool_)
-        """(row,): nothing is told of it before its note is of this process."""
+        """(row,): nothing above `kept` is told of it before its note is of this process."""
+        self.kept = np.zeros(wide, np.int64)
+        """(resource, row): permit of before that its agent announced it with; 0 for none."""
         self.is_noting = np.zeros(narrow, np.bool_)
         """(row,): a note is being written."""
         self.note_again_s = np.zeros(narrow, np.float64)
@@ -159,7 +161,7 @@ class ScaledPodTable:
         """Return every column whose last dimension is the row."""
         wide: list[Int64s | Float64s | Bools | Int32s] = [
             self.least, self.most, self.observed, self.permit, self.floor, self.wanted, self.unit, self.told,
-            self.own_unit, self.noted,
+            self.own_unit, self.noted, self.kept,
         ]  # fmt: skip
         return [
             *wide, self.floor_until_s, self.is_bundle, self.session, self.process, self.number, self.queue,

@@ -65,6 +65,8 @@ class Inventory:
     """(resource, n) ceilings."""
     held: Bools
     """(n,) the process has a lease on the pod that has not ended."""
+    permitted: Bools
+    """(n,) the ceiling is no more than the permit under that lease."""
     numbers: Int64s
     """(n,) number of what the agent says of the pod."""
 

@@ -293,6 +293,7 @@ class PermitService:
         if refused.any():
             outcome.replies.append((session, self._refusals(message, rows, refused)))
         taken: Int32s = rows[refused == 0]
+        self._book.notes.keep(taken, message.permitted[refused == 0])
         return taken
 
     def _request(self, requests: list[tuple[int, PermitRequest, Int32s]], outcome: Outcome) -> Int32s:

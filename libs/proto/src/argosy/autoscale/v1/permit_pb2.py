@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n argosy/autoscale/v1/permit.proto\x12\x13\x61rgosy.autoscale.v1\x1a\x1b\x62uf/validate/validate.proto\"\xb3\x02\n\x0eSessionRequest\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12+\n\x05hello\x18\x02 \x01(\x0b\x32\x1a.argosy.autoscale.v1.HelloH\x00\x12\x33\n\tinventory\x18\x03 \x01(\x0b\x32\x1e.argosy.autoscale.v1.InventoryH\x00\x12\x35\n\x07request\x18\x04 \x01(\x0b\x32\".argosy.autoscale.v1.PermitRequestH\x00\x12\x33\n\theartbeat\x18\x05 \x01(\x0b\x32\x1e.argosy.autoscale.v1.HeartbeatH\x00\x12/\n\x07goodbye\x18\x06 \x01(\x0b\x32\x1c.argosy.autoscale.v1.GoodbyeH\x00\x42\x10\n\x07message\x12\x05\xbaH\x02\x08\x01\"z\n\x05Hello\x12\x1b\n\x07\x63luster\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12\x1f\n\x0b\x63luster_uid\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\x12\x1b\n\nprocess_id\x18\x03 \x01(\x0c\x42\x07\xbaH\x04z\x02h\x10\x12\x16\n\x04host\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\xfd\x01\"c\n\tInventory\x12\x12\n\nuid_column\x18\x01 \x01(\x0c\x12\x16\n\x0e\x63\x65iling_column\x18\x02 \x01(\x0c\x12\x13\n\x0bheld_column\x18\x03 \x01(\x0c\x12\x15\n\rnumber_column\x18\x04 \x01(\x0c\"h\n\rPermitRequest\x12\x12\n\nuid_column\x18\x01 \x01(\x0c\x12\x15\n\rwanted_column\x18\x02 \x01(\x0c\x12\x15\n\rbundle_column\x18\x03 \x01(\x0c\x12\x15\n\rnumber_column\x18\x04 \x01(\x0c\"\x0b\n\tHeartbeat\"\t\n\x07Goodbye\"\xb9\x02\n\x0fSessionResponse\x12\x1a\n\x12\x63onfirmed_sequence\x18\x01 \x01(\x03\x12/\n\x07welcome\x18\x02 \x01(\x0b\x32\x1c.argosy.autoscale.v1.WelcomeH\x00\x12/\n\x07permits\x18\x03 \x01(\x0b\x32\x1c.argosy.autoscale.v1.PermitsH\x00\x12\x31\n\x08refusals\x18\x04 \x01(\x0b\x32\x1d.argosy.autoscale.v1.RefusalsH\x00\x12\x35\n\ndirectives\x18\x05 \x01(\x0b\x32\x1f.argosy.autoscale.v1.DirectivesH\x00\x12\x33\n\tconfirmed\x18\x06 \x01(\x0b\x32\x1e.argosy.autoscale.v1.ConfirmedH\x00\x42\t\n\x07message\"m\n\x07Welcome\x12\x0f\n\x07lease_s\x18\x01 \x01(\x01\x12\x13\n\x0bheartbeat_s\x18\x02 \x01(\x01\x12\x12\n\nprocess_id\x18\x03 \x01(\x0c\x12\x11\n\tresources\x18\x04 \x03(\t\x12\x15\n\rmax_pod_count\x18\x05 \x01(\x05\"\x88\x01\n\x07Permits\x12\x12\n\nuid_column\x18\x01 \x01(\x0c\x12\x15\n\rnumber_column\x18\x02 \x01(\x0c\x12\x15\n\rpermit_column\x18\x03 \x01(\x0c\x12\x17\n\x0f\x64\x65\x66\x65rred_column\x18\x04 \x01(\x0c\x12\r\n\x05units\x18\x05 \x01(\x0c\x12\x13\n\x0bunit_column\x18\x06 \x01(\x0c\"h\n\x08Refusals\x12\x12\n\nuid_column\x18\x01 \x01(\x0c\x12\x15\n\rnumber_column\x18\x02 \x01(\x0c\x12\x15\n\rreason_column\x18\x03 \x01(\x0c\x12\x1a\n\x12retry_after_column\x18\x04 \x01(\x0c\":\n\nDirectives\x12\x12\n\nuid_column\x18\x01 \x01(\x0c\x12\x18\n\x10\x64irective_column\x18\x02 \x01(\x0c\"\x0b\n\tConfirmed*\xd5\x02\n\rRefusalReason\x12\x1e\n\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x1e\n\x1aREFUSAL_REASON_UNKNOWN_POD\x10\x01\x12\x1d\n\x19REFUSAL_REASON_NOT_SCALED\x10\x02\x12\"\n\x1eREFUSAL_REASON_HELD_BY_ANOTHER\x10\x03\x12#\n\x1fREFUSAL_REASON_NOT_IN_INVENTORY\x10\x04\x12 \n\x1cREFUSAL_REASON_BELOW_MINIMUM\x10\x05\x12 \n\x1cREFUSAL_REASON_ABOVE_MAXIMUM\x10\x06\x12\x1f\n\x1bREFUSAL_REASON_NOT_IN_UNITS\x10\x07\x12\x19\n\x15REFUSAL_REASON_MOVING\x10\x08\x12\x1c\n\x18REFUSAL_REASON_TOO_OFTEN\x10\t*|\n\tDirective\x12\x19\n\x15\x44IRECTIVE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44IRECTIVE_MIGRATE\x10\x01\x12\x14\n\x10\x44IRECTIVE_RESUME\x10\x02\x12\x13\n\x0f\x44IRECTIVE_DRAIN\x10\x03\x12\x12\n\x0e\x44IRECTIVE_STOP\x10\x04\x32i\n\rPermitService\x12X\n\x07Session\x12#.argosy.autoscale.v1.SessionRequest\x1a$.argosy.autoscale.v1.SessionResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n argosy/autoscale/v1/permit.proto\x12\x13\x61rgosy.autoscale.v1\x1a\x1b\x62uf/validate/validate.proto\"\xb3\x02\n\x0eSessionRequest\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12+\n\x05hello\x18\x02 \x01(\x0b\x32\x1a.argosy.autoscale.v1.HelloH\x00\x12\x33\n\tinventory\x18\x03 \x01(\x0b\x32\x1e.argosy.autoscale.v1.InventoryH\x00\x12\x35\n\x07request\x18\x04 \x01(\x0b\x32\".argosy.autoscale.v1.PermitRequestH\x00\x12\x33\n\theartbeat\x18\x05 \x01(\x0b\x32\x1e.argosy.autoscale.v1.HeartbeatH\x00\x12/\n\x07goodbye\x18\x06 \x01(\x0b\x32\x1c.argosy.autoscale.v1.GoodbyeH\x00\x42\x10\n\x07message\x12\x05\xbaH\x02\x08\x01\"z\n\x05Hello\x12\x1b\n\x07\x63luster\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12\x1f\n\x0b\x63luster_uid\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\x12\x1b\n\nprocess_id\x18\x03 \x01(\x0c\x42\x07\xbaH\x04z\x02h\x10\x12\x16\n\x04host\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\xfd\x01\"}\n\tInventory\x12\x12\n\nuid_column\x18\x01 \x01(\x0c\x12\x16\n\x0e\x63\x65iling_column\x18\x02 \x01(\x0c\x12\x13\n\x0bheld_column\x18\x03 \x01(\x0c\x12\x15\n\rnumber_column\x18\x04 \x01(\x0c\x12\x18\n\x10permitted_column\x18\x05 \x01(\x0c\"h\n\rPermitRequest\x12\x12\n\nuid_column\x18\x01 \x01(\x0c\x12\x15\n\rwanted_column\x18\x02 \x01(\x0c\x12\x15\n\rbundle_column\x18\x03 \x01(\x0c\x12\x15\n\rnumber_column\x18\x04 \x01(\x0c\"\x0b\n\tHeartbeat\"\t\n\x07Goodbye\"\xb9\x02\n\x0fSessionResponse\x12\x1a\n\x12\x63onfirmed_sequence\x18\x01 \x01(\x03\x12/\n\x07welcome\x18\x02 \x01(\x0b\x32\x1c.argosy.autoscale.v1.WelcomeH\x00\x12/\n\x07permits\x18\x03 \x01(\x0b\x32\x1c.argosy.autoscale.v1.PermitsH\x00\x12\x31\n\x08refusals\x18\x04 \x01(\x0b\x32\x1d.argosy.autoscale.v1.RefusalsH\x00\x12\x35\n\ndirectives\x18\x05 \x01(\x0b\x32\x1f.argosy.autoscale.v1.DirectivesH\x00\x12\x33\n\tconfirmed\x18\x06 \x01(\x0b\x32\x1e.argosy.autoscale.v1.ConfirmedH\x00\x42\t\n\x07message\"m\n\x07Welcome\x12\x0f\n\x07lease_s\x18\x01 \x01(\x01\x12\x13\n\x0bheartbeat_s\x18\x02 \x01(\x01\x12\x12\n\nprocess_id\x18\x03 \x01(\x0c\x12\x11\n\tresources\x18\x04 \x03(\t\x12\x15\n\rmax_pod_count\x18\x05 \x01(\x05\"\x88\x01\n\x07Permits\x12\x12\n\nuid_column\x18\x01 \x01(\x0c\x12\x15\n\rnumber_column\x18\x02 \x01(\x0c\x12\x15\n\rpermit_column\x18\x03 \x01(\x0c\x12\x17\n\x0f\x64\x65\x66\x65rred_column\x18\x04 \x01(\x0c\x12\r\n\x05units\x18\x05 \x01(\x0c\x12\x13\n\x0bunit_column\x18\x06 \x01(\x0c\"h\n\x08Refusals\x12\x12\n\nuid_column\x18\x01 \x01(\x0c\x12\x15\n\rnumber_column\x18\x02 \x01(\x0c\x12\x15\n\rreason_column\x18\x03 \x01(\x0c\x12\x1a\n\x12retry_after_column\x18\x04 \x01(\x0c\":\n\nDirectives\x12\x12\n\nuid_column\x18\x01 \x01(\x0c\x12\x18\n\x10\x64irective_column\x18\x02 \x01(\x0c\"\x0b\n\tConfirmed*\xd5\x02\n\rRefusalReason\x12\x1e\n\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x1e\n\x1aREFUSAL_REASON_UNKNOWN_POD\x10\x01\x12\x1d\n\x19REFUSAL_REASON_NOT_SCALED\x10\x02\x12\"\n\x1eREFUSAL_REASON_HELD_BY_ANOTHER\x10\x03\x12#\n\x1fREFUSAL_REASON_NOT_IN_INVENTORY\x10\x04\x12 \n\x1cREFUSAL_REASON_BELOW_MINIMUM\x10\x05\x12 \n\x1cREFUSAL_REASON_ABOVE_MAXIMUM\x10\x06\x12\x1f\n\x1bREFUSAL_REASON_NOT_IN_UNITS\x10\x07\x12\x19\n\x15REFUSAL_REASON_MOVING\x10\x08\x12\x1c\n\x18REFUSAL_REASON_TOO_OFTEN\x10\t*|\n\tDirective\x12\x19\n\x15\x44IRECTIVE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44IRECTIVE_MIGRATE\x10\x01\x12\x14\n\x10\x44IRECTIVE_RESUME\x10\x02\x12\x13\n\x0f\x44IRECTIVE_DRAIN\x10\x03\x12\x12\n\x0e\x44IRECTIVE_STOP\x10\x04\x32i\n\rPermitService\x12X\n\x07Session\x12#.argosy.autoscale.v1.SessionRequest\x1a$.argosy.autoscale.v1.SessionResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,34 +42,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HELLO'].fields_by_name['process_id']._serialized_options = b'\272H\004z\002h\020'
   _globals['_HELLO'].fields_by_name['host']._loaded_options = None
   _globals['_HELLO'].fields_by_name['host']._serialized_options = b'\272H\005r\003\030\375\001'
-  _globals['_REFUSALREASON']._serialized_start=1497
-  _globals['_REFUSALREASON']._serialized_end=1838
-  _globals['_DIRECTIVE']._serialized_start=1840
-  _globals['_DIRECTIVE']._serialized_end=1964
+  _globals['_REFUSALREASON']._serialized_start=1523
+  _globals['_REFUSALREASON']._serialized_end=1864
+  _globals['_DIRECTIVE']._serialized_start=1866
+  _globals['_DIRECTIVE']._serialized_end=1990
   _globals['_SESSIONREQUEST']._serialized_start=87
   _globals['_SESSIONREQUEST']._serialized_end=394
   _globals['_HELLO']._serialized_start=396
   _globals['_HELLO']._serialized_end=518
   _globals['_INVENTORY']._serialized_start=520
-  _globals['_INVENTORY']._serialized_end=619
-  _globals['_PERMITREQUEST']._serialized_start=621
-  _globals['_PERMITREQUEST']._serialized_end=725
-  _globals['_HEARTBEAT']._serialized_start=727
-  _globals['_HEARTBEAT']._serialized_end=738
-  _globals['_GOODBYE']._serialized_start=740
-  _globals['_GOODBYE']._serialized_end=749
-  _globals['_SESSIONRESPONSE']._serialized_start=752
-  _globals['_SESSIONRESPONSE']._serialized_end=1065
-  _globals['_WELCOME']._serialized_start=1067
-  _globals['_WELCOME']._serialized_end=1176
-  _globals['_PERMITS']._serialized_start=1179
-  _globals['_PERMITS']._serialized_end=1315
-  _globals['_REFUSALS']._serialized_start=1317
-  _globals['_REFUSALS']._serialized_end=1421
-  _globals['_DIRECTIVES']._serialized_start=1423
-  _globals['_DIRECTIVES']._serialized_end=1481
-  _globals['_CONFIRMED']._serialized_start=1483
-  _globals['_CONFIRMED']._serialized_end=1494
-  _globals['_PERMITSERVICE']._serialized_start=1966
-  _globals['_PERMITSERVICE']._serialized_end=2071
+  _globals['_INVENTORY']._serialized_end=645
+  _globals['_PERMITREQUEST']._serialized_start=647
+  _globals['_PERMITREQUEST']._serialized_end=751
+  _globals['_HEARTBEAT']._serialized_start=753
+  _globals['_HEARTBEAT']._serialized_end=764
+  _globals['_GOODBYE']._serialized_start=766
+  _globals['_GOODBYE']._serialized_end=775
+  _globals['_SESSIONRESPONSE']._serialized_start=778
+  _globals['_SESSIONRESPONSE']._serialized_end=1091
+  _globals['_WELCOME']._serialized_start=1093
+  _globals['_WELCOME']._serialized_end=1202
+  _globals['_PERMITS']._serialized_start=1205
+  _globals['_PERMITS']._serialized_end=1341
+  _globals['_REFUSALS']._serialized_start=1343
+  _globals['_REFUSALS']._serialized_end=1447
+  _globals['_DIRECTIVES']._serialized_start=1449
+  _globals['_DIRECTIVES']._serialized_end=1507
+  _globals['_CONFIRMED']._serialized_start=1509
+  _globals['_CONFIRMED']._serialized_end=1520
+  _globals['_PERMITSERVICE']._serialized_start=1992
+  _globals['_PERMITSERVICE']._serialized_end=2097
 # @@protoc_insertion_point(module_scope)

@@ -73,16 +73,18 @@ class Hello(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., process_id: _Optional[bytes] = ..., host: _Optional[str] = ...) -> None: ...
 
 class Inventory(_message.Message):
-    __slots__ = ("uid_column", "ceiling_column", "held_column", "number_column")
+    __slots__ = ("uid_column", "ceiling_column", "held_column", "number_column", "permitted_column")
     UID_COLUMN_FIELD_NUMBER: _ClassVar[int]
     CEILING_COLUMN_FIELD_NUMBER: _ClassVar[int]
     HELD_COLUMN_FIELD_NUMBER: _ClassVar[int]
     NUMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    PERMITTED_COLUMN_FIELD_NUMBER: _ClassVar[int]
     uid_column: bytes
     ceiling_column: bytes
     held_column: bytes
     number_column: bytes
-    def __init__(self, uid_column: _Optional[bytes] = ..., ceiling_column: _Optional[bytes] = ..., held_column: _Optional[bytes] = ..., number_column: _Optional[bytes] = ...) -> None: ...
+    permitted_column: bytes
+    def __init__(self, uid_column: _Optional[bytes] = ..., ceiling_column: _Optional[bytes] = ..., held_column: _Optional[bytes] = ..., number_column: _Optional[bytes] = ..., permitted_column: _Optional[bytes] = ...) -> None: ...
 
 class PermitRequest(_message.Message):
     __slots__ = ("uid_column", "wanted_column", "bundle_column", "number_column")
