@@ -34,7 +34,7 @@ from argosy_server.config import ServerConfig
 pytestmark = pytest.mark.timeout(600)
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
-BASES = ("agent", "cluster", "cluster-agent", "server", "server-events")
+BASES = ("agent", "cluster", "cluster-agent", "cluster-agent-autoscale", "server", "server-events")
 CHARTS = {
     "all": [],
     "server": ["--set", "cluster.enabled=false", "--set", "server.eventLogUrl=pulsar://log:6650"],
@@ -332,7 +332,9 @@ def test_roles_of_two_installations_do_not_collide(helm: str) -> None:
     assert len(set(found)) == len(found) == 12
 
 
-@pytest.mark.parametrize("bases", [("cluster", "agent"), ("cluster-agent",)], ids="+".join)
+@pytest.mark.parametrize(
+    "bases", [("cluster", "agent"), ("cluster-agent",), ("cluster-agent-autoscale",)], ids="+".join
+)
 def test_overlays_of_two_installations_do_not_collide(kube_api: KubeApi, tmp_path: Path, bases: Sequence[str]) -> None:
     """With a namespace and a suffix of its own, an overlay has roles of its own, for its own accounts alone."""
     found: list[str] = []
@@ -381,6 +383,32 @@ def test_agent_inside_the_cluster_agent_has_its_rights_there_and_no_pod_of_its_o
     variables = {one["name"]: one.get("value") for one in container["env"]}
     assert variables["ARGOSY_CLUSTER_AGENT_AGENT_ENABLED"] == "true"
     assert variables["ARGOSY_CLUSTER_AGENT_AGENT_METRICS"] == "kubelet-page"
+
+
+def test_base_of_the_cluster_agent_that_resizes_pods_gives_it_what_an_agent_may_do(kube_api: KubeApi) -> None:
+    """One process with the rights of both and the setting that makes it resize; nothing else differs from its base."""
+
+    def render(base: str) -> dict[tuple[str, str], dict[str, Any]]:
+        documents = yaml.safe_load_all(kube_api.kubectl("kustomize", str(DEPLOY / "kustomize" / base)))
+        return {(one["kind"], one["metadata"]["name"]): one for one in documents}
+
+    role, deployment = (("ClusterRole", "argosy-cluster-agent"), ("Deployment", "argosy-cluster-agent"))
+    plain, scaling, agent = render("cluster-agent"), render("cluster-agent-autoscale"), render("agent")
+    given = {
+        (group, resource, verb, *rule.get("resourceNames", ()))
+        for rule in scaling[role]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    for rule in agent["ClusterRole", "argosy-agent"]["rules"]:
+        (group,), (resource,) = rule["apiGroups"], rule["resources"]
+        assert {(group, resource, verb, *rule.get("resourceNames", ())) for verb in rule["verbs"]} <= given
+    (container,) = scaling[deployment]["spec"]["template"]["spec"]["containers"]
+    values = {entry["name"]: entry.get("value", "info") for entry in container["env"]}
+    assert load_config(CONFIGS["CLUSTER_AGENT"], [], values).agent.enabled
+    assert len(container["env"]) - len(plain[deployment]["spec"]["template"]["spec"]["containers"][0]["env"]) == 2
+    assert {key for key in plain.keys() | scaling.keys() if plain.get(key) != scaling.get(key)} == {role, deployment}
 
 
 def test_job_that_runs_something_else_has_another_name(helm: str) -> None:

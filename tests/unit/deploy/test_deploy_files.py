@@ -212,6 +212,10 @@ def test_overlays_of_the_guide_name_every_image_of_their_base() -> None:
 def labelled_pods(base: Path) -> dict[str, dict[str, str]]:
     """Labels of a base's pods, with those that its kustomization puts on templates."""
     kustomization = yaml.safe_load((base / "kustomization.yaml").read_text(encoding="utf-8"))
+    if "labels" not in kustomization:  # it changes another base
+        return {
+            name: text for other in kustomization["resources"] for name, text in labelled_pods(base / other).items()
+        }
     assert not any(entry.get("includeSelectors") for entry in kustomization["labels"])
     pairs = [entry["pairs"] for entry in kustomization["labels"] if entry.get("includeTemplates")]
     added = {name: value for one in pairs for name, value in one.items()}
