@@ -28,6 +28,7 @@ from argosy_core.autoscale.policies import read_policy
 from argosy_kube.simulated.scaler import SimulatedScaler
 from argosy_runtime.elapsed import elapsed_s
 from argosy_runtime.logs import get_logger
+from argosy_runtime.metrics import METRICS
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "pods" / "says_what_it_needs.py"
 MIB = 1 << 20
@@ -97,7 +98,8 @@ class PodsOfThisMachine(SimulatedScaler):
 
 
 async def test_the_loop_puts_the_agents_questions_and_tells_it_the_answers(tmp_path: Path) -> None:
-    """A pod of one unit that says that it needs three asks for them."""
+    """A pod of one unit that says that it needs three asks for them, and is counted."""
+    before = METRICS.contract_answers.labels("c", "grow")._value.get()
     agent, unit, asked = Agent(), Amounts(100, 512 * MIB), asyncio.Event()
     scaler = PodsOfThisMachine(f"unix:{tmp_path}/none", installation="one", read_policy=read_policy)
     loop = AgentLoop(agent, scaler, cluster="c", settings=AgentSettings(), log=get_logger())
@@ -124,6 +126,7 @@ async def test_the_loop_puts_the_agents_questions_and_tells_it_the_answers(tmp_p
         await asked.wait()
         running.cancel()
     await scaler.close()
+    assert METRICS.contract_answers.labels("c", "grow")._value.get() > before
     assert "says that it needs 3 units" in [entry.what for entry in agent.story("pod")]
 
 

@@ -265,6 +265,13 @@ class Metrics:
             "pod_resizes", "Resizes of pods, by what became of them.", ("cluster", "outcome")
         )
     )
+    contract_answers: Counter = field(
+        default_factory=lambda: _counter(
+            "contract_answers",
+            "What pods that name a port answer when they are asked: agrees (may shrink), keep, grow or silent.",
+            ("cluster", "word"),
+        )
+    )
     usage_failures: Counter = field(
         default_factory=lambda: _counter("usage_failures", "Times that no metrics of pods could be read.", ("cluster",))
     )

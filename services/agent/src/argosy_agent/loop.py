@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from argosy_agent.contract import PodContracts
 from argosy_agent.traces import decision_traces
 from argosy_core.autoscale import Agent, AgentSettings, next_actions
+from argosy_core.autoscale.contract import word_of
 from argosy_core.autoscale.events import ContractQuestion, Event, PermitRequest, Resize, StoryEntry
 from argosy_core.errors import BackendUnavailable
 from argosy_kube.scaler_port import Scaler
@@ -100,7 +101,9 @@ class AgentLoop:
         self.tell([ended])
 
     async def _ask(self, question: ContractQuestion) -> None:
-        self.tell([await self._contracts.ask(question)])
+        answered = await self._contracts.ask(question)
+        METRICS.contract_answers.labels(self._cluster, word_of(question, answered)).inc()
+        self.tell([answered])
 
     def _report(self, entry: StoryEntry) -> None:
         self._log.info(

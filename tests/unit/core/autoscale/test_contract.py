@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from argosy_core.autoscale import Agent, AgentSettings, Amounts, Horizon, PredictorSettings, next_actions
+from argosy_core.autoscale.contract import word_of
 from argosy_core.autoscale.events import (
     Actions,
     ContractAnswered,
@@ -190,3 +191,13 @@ def test_a_lower_permit_is_obeyed_whatever_the_pod_says(needs: Amounts | None) -
     pod = world.agent.pods["pod"]
     pod.permit = UNIT.times(2)
     assert [one.amounts for one in world.use(0.1, after_s=2.0).resizes][:1] in ([UNIT.times(2)], [UNIT])
+
+
+@pytest.mark.parametrize(
+    ("needs", "word"), [(None, "silent"), (0, "agrees"), (2, "agrees"), (3, "keep"), (4, "keep"), (5, "grow")]
+)
+def test_an_answer_is_counted_by_what_it_comes_to(needs: int | None, word: str) -> None:
+    """Of a pod of four units that is to have two."""
+    asked = ContractQuestion(uid="pod", number=1, port=PORT, size=UNIT.times(4), proposed=UNIT.times(2))
+    said = None if needs is None else Amounts(0, UNIT.times(needs).memory_bytes)
+    assert word_of(asked, ContractAnswered(uid="pod", number=1, needs=said)) == word

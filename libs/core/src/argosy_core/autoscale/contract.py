@@ -15,13 +15,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from argosy_core.autoscale.amounts import NOTHING, Amounts
+from argosy_core.autoscale.events import ContractAnswered, ContractQuestion
 from argosy_core.autoscale.settings import AgentSettings
 
-__all__ = ["Contract"]
+__all__ = ["Contract", "word_of"]
 
 _NEVER = float("-inf")
 _MOST_SILENCES = 4
 """After how many silences the time between questions doubles no more."""
+
+
+def word_of(question: ContractQuestion, answered: ContractAnswered) -> str:
+    """Return what a pod's answer comes to, in one word.
+
+    Returns:
+        `silent`; `grow`, if it needs more than it has of something; `keep`, if it needs more than what is proposed; or
+        `agrees`.
+    """
+    if answered.needs is None:
+        return "silent"
+    if not answered.needs.fits(question.size):
+        return "grow"
+    return "agrees" if answered.needs.fits(question.proposed) else "keep"
 
 
 @dataclass(slots=True, kw_only=True)
