@@ -44,8 +44,9 @@ from argosy_kube.kubernetes.api.documents import (
     PodDocument,
     WatchEvent,
 )
+from argosy_kube.kubernetes.api.kind_reflector import KindReflector
 from argosy_kube.kubernetes.api.rate_limiter import Priority
-from argosy_kube.kubernetes.api.reflector import Followed, Reflector, Versions
+from argosy_kube.kubernetes.api.reflector import Followed, Versions
 from argosy_kube.kubernetes.api.resources import NODES, PODS, ResourceBook
 from argosy_kube.kubernetes.api.transport import ApiServer, unavailable
 from argosy_kube.kubernetes.ours.binding import PodBinder
@@ -114,7 +115,7 @@ class KubernetesCluster:
         self._tables = TableBook()
         self._places = PlaceBook()
         self._versions = Versions()
-        self._nodes = Reflector(
+        self._nodes = KindReflector(
             server, Followed(resource=NODES, page=LIST_OF_NODES, line=WATCH_OF_NODES), self._versions
         )
         self._all_pods = self._follow_pods("")
@@ -136,7 +137,7 @@ class KubernetesCluster:
         self._own = OwnObjects(
             server,
             query=query,
-            pods=self._all_pods if shares_pods else self._follow_pods(query),
+            pods=self._all_pods if shares_pods else self._follow_pods(query, settings.namespaces),
             nodes=self._nodes,
             kinds=self._kinds,
             observer=self._observer,
@@ -161,9 +162,9 @@ class KubernetesCluster:
             resource_of=self._kinds.named,
         )
 
-    def _follow_pods(self, query: str) -> Reflector[PodDocument]:
+    def _follow_pods(self, query: str, namespaces: tuple[str, ...] = ()) -> KindReflector[PodDocument]:
         followed = Followed(resource=PODS, page=LIST_OF_PODS, line=WATCH_OF_PODS, query=query)
-        return Reflector(self._server, followed, self._versions)
+        return KindReflector(self._server, followed, self._versions, namespaces=namespaces)
 
     async def __aenter__(self) -> Self:
         """Return the cluster."""
@@ -247,7 +248,7 @@ class KubernetesCluster:
                 yield rows.build(reached)
 
     async def _follow(
-        self, reflector: Reflector[T], version: int
+        self, reflector: KindReflector[T], version: int
     ) -> AsyncGenerator[tuple[list[WatchEvent[T]], int], None]:
         """Give (events, version to resume from) of one kind until the watch ends.
 
@@ -265,12 +266,14 @@ class KubernetesCluster:
                 if self._settings.gather_ms > 0 and not reader.has_ended:
                     await asyncio.sleep(self._settings.gather_ms / 1000)
                 news.clear()
-                with _translated(what):
-                    events = reader.take()
-                if reader.reached != told:
+                events, failure = reader.take()
+                if events or reader.reached != told:
                     told, version = reader.reached, self._versions.draw()
                     reader.note(version)
                     yield events, version
+                with _translated(what):
+                    if failure is not None:
+                        raise failure
                 if reader.has_news:
                     news.set()
                 elif reader.has_ended:

@@ -6,9 +6,15 @@ Source: design section 5, "Sync"; section 2 ("kube").
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
-__all__ = ["BindingMode", "KubernetesSettings"]
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.reading.findings import is_dns_label
+
+__all__ = ["MOST_NAMESPACES", "BindingMode", "KubernetesSettings"]
+
+MOST_NAMESPACES: Final = 64
+"""Namespaces that may be named: each costs a watch of every kind in use, and a list of every kind at each relist."""
 
 BindingMode = Literal["node-name", "subresource", "affinity"]
 """How a pod gets the node that was decided: its name in the pod as created; a binding after the creation; or a node
@@ -28,6 +34,10 @@ class KubernetesSettings:
     finalizer: bool = True
     """Pods carry the finalizer `argosy.dev/stored` until their end is stored, so that one that was collected while
     nobody watched still tells it; costs one more call per deletion."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces, at most 64, that the executor lists, watches and makes objects in, each by itself, so that it needs
+    rights in no other; a job that wants another is rejected. Empty for all. What runs in a namespace that is named no
+    more is lost sight of: let it end before. Samplers read the pods of all namespaces all the same."""
     kinds: tuple[str, ...] = ()
     """Custom resources that bags may hold, as `Kind.group`; they are listed from the start. Others are found when a bag
     uses them, or by `discover`."""
@@ -67,3 +77,21 @@ class KubernetesSettings:
     `access.service_accounts.audiences`; empty where nobody is asked who calls, or pods bring something of their own."""
     gather_ms: float = field(default=20.0, metadata={"may_be_zero": True})
     """How long changes gather before they are told; a batch costs the consumer more than a change."""
+
+    def __post_init__(self) -> None:
+        """Refuse namespaces that are none, and more than can be watched.
+
+        Raises:
+            InvalidRequest: There are such.
+        """
+        wrong = [name for name in self.namespaces if not is_dns_label(name)]
+        if wrong:
+            raise InvalidRequest(
+                f"kubernetes.namespaces has {', '.join(map(repr, wrong))}, but names of namespaces are 1 to 63 of a-z, "
+                "0-9 and '-', the latter not at the ends"
+            )
+        if len(self.namespaces) > MOST_NAMESPACES or len(set(self.namespaces)) < len(self.namespaces):
+            raise InvalidRequest(
+                f"kubernetes.namespaces has {len(self.namespaces)} names, but may have at most {MOST_NAMESPACES}, each"
+                " once"
+            )

@@ -131,10 +131,11 @@ class Deleter:
 
     async def _search(self, resource: Resource, uid: bytes, query: str) -> Place | None:
         """Find an object by its labels; return None if there is none with this uid."""
-        body = await self._server.call("GET", f"{resource.path()}?{query}", priority=Priority.READ, accept=KEYS_LIST)
-        for item in decode(LIST_OF_KEYS, body).items or ():
-            if uid_bytes(item.metadata.uid) == uid:
-                return Place(resource, item.metadata.namespace, item.metadata.name)
+        for path in resource.paths(self._server.settings.namespaces):
+            body = await self._server.call("GET", f"{path}?{query}", priority=Priority.READ, accept=KEYS_LIST)
+            for item in decode(LIST_OF_KEYS, body).items or ():
+                if uid_bytes(item.metadata.uid) == uid:
+                    return Place(resource, item.metadata.namespace, item.metadata.name)
         return None
 
     async def _delete_at(self, place: Place, uid: str, *, grace_s: int | None = None) -> DeleteCode:

@@ -22,6 +22,7 @@ async def list_kept(server: ApiServer, installation: str) -> list[KeyDocument]:
     Raises:
         ApiFailure: They cannot be listed.
     """
+    pods: list[KeyDocument] = []
     found: list[KeyDocument] = []
 
     def begin() -> Callable[[list[KeyDocument]], None]:
@@ -29,5 +30,7 @@ async def list_kept(server: ApiServer, installation: str) -> list[KeyDocument]:
         return found.extend
 
     query = f"labelSelector={quote(f'{INSTALLATION_LABEL}={installation}', safe='')}"
-    await read_list(server, PODS.path(), LIST_OF_KEYS, begin=begin, query=query, accept=KEYS_LIST)
-    return [pod for pod in found if STORED_FINALIZER in (pod.metadata.finalizers or ())]
+    for path in PODS.paths(server.settings.namespaces):
+        await read_list(server, path, LIST_OF_KEYS, begin=begin, query=query, accept=KEYS_LIST)
+        pods += found
+    return [pod for pod in pods if STORED_FINALIZER in (pod.metadata.finalizers or ())]

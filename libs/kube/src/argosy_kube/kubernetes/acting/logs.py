@@ -112,11 +112,12 @@ async def _find(server: ApiServer, installation: str, run: tuple[int, int, int])
         NotFound: There is none.
         ApiFailure: The API server did not answer.
     """
-    path = f"{PODS.path()}?limit=2&{run_selector(installation, *run)}"
-    pods = decode(LIST_OF_PODS, await server.call("GET", path, priority=Priority.READ)).items
-    if not pods:
-        raise NotFound("the cluster has no such pod")
-    return pods[0]
+    query = f"limit=2&{run_selector(installation, *run)}"
+    for path in PODS.paths(server.settings.namespaces):
+        pods = decode(LIST_OF_PODS, await server.call("GET", f"{path}?{query}", priority=Priority.READ)).items
+        if pods:
+            return pods[0]
+    raise NotFound("the cluster has no such pod")
 
 
 def _container(pod: PodDocument, name: str) -> str:

@@ -169,7 +169,12 @@ class TemplateBook:
             manifest = bag.render(index, run)
         except (InvalidRequest, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise InvalidRequest(f"object {index} of the bag cannot be made: {error!r}") from error
-        kind = bag.kinds[index]
+        kind, namespace = bag.kinds[index], bag.namespaces[index]
+        if self._settings.namespaces and namespace not in self._settings.namespaces:
+            raise InvalidRequest(
+                f"object {index} of the bag is in the namespace {namespace}, which is none of those that the executor "
+                f"of this cluster serves: {', '.join(self._settings.namespaces)}"
+            )
         named = str(manifest.get("kind")), str(manifest.get("apiVersion") or "")
         try:
             resource = await self._resources.find(*named)
@@ -182,10 +187,10 @@ class TemplateBook:
         name = str(manifest["metadata"]["name"])
         return ObjectTemplate(
             resource=resource,
-            namespace=bag.namespaces[index],
+            namespace=namespace,
             base=bag.names[index],
             stem=name.removesuffix(run_suffix(self._handle, naming_ordinal(kind, bag.names[index], ordinal))),
-            path=resource.path(bag.namespaces[index]),
+            path=resource.path(namespace),
             pieces=tuple(parts[::2]),
             slots=tuple(self._slot_of[text] for text in parts[1::2]),
         )

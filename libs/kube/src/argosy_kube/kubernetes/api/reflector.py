@@ -1,4 +1,4 @@
-"""One kind of objects, followed: its lists, its one watch, and whoever reads them.
+"""One kind of objects, followed in one namespace or in all: its lists, its one watch, and whoever reads them.
 
 A reflector lists a kind, watches it while somebody reads, goes on where a watch ended, waits before it tries again one
 that failed for a passing reason, and hands what comes to all its readers: it is received and decoded once. Readers
@@ -65,6 +65,8 @@ class Followed(Generic[T]):
     """Reads a line of a watch."""
     query: str = ""
     """Selectors, already quoted; empty for all objects."""
+    namespace: str = ""
+    """Where alone; empty for everywhere."""
     accept: str = JSON
     """Type of the answer to a list."""
 
@@ -170,9 +172,14 @@ class Reflector(Generic[T]):
         return self._followed.resource
 
     @property
-    def query(self) -> str:
-        """Selectors of what is watched, already quoted; empty for all objects."""
-        return self._followed.query
+    def is_watched(self) -> bool:
+        """Whether somebody reads what is watched."""
+        return bool(self._readers)
+
+    @property
+    def position(self) -> int:
+        """Resource version up to which the watch has come."""
+        return self._position
 
     @property
     def has_news(self) -> bool:
@@ -198,7 +205,7 @@ class Reflector(Generic[T]):
         followed = self._followed
         text = await read_list(
             self._server,
-            followed.resource.path(),
+            followed.resource.path(followed.namespace),
             followed.page,
             begin=begin,
             query=followed.query if query is None else query,
@@ -250,10 +257,6 @@ class Reflector(Generic[T]):
             if self._retry is None:
                 self._open()
         return reader
-
-    def join_beside(self, wake: Callable[[], None]) -> Reader[T] | None:
-        """Return a new reader of what comes from now on, if the kind is being watched; its `stop` must follow."""
-        return self.join_at(self._position, wake) if self._readers else None
 
     async def leave(self, reader: Reader[T]) -> None:
         """Let a reader go, and the watch with the last."""
@@ -307,6 +310,7 @@ class Reflector(Generic[T]):
             decoder=self._followed.line,
             selector=self._followed.query,
             position=str(self._position),
+            namespace=self._followed.namespace,
             wake=self._wake,
         )
         self._stream.start()

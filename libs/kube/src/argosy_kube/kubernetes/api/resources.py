@@ -6,7 +6,7 @@ Source: design section 5, "Sync" (bags of any objects).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -69,6 +69,10 @@ class Resource:
         parts.append(self.plural)
         parts += [quote(part, safe="") for part in (name, subresource) if part]
         return "/".join(parts)
+
+    def paths(self, namespaces: Collection[str]) -> list[str]:
+        """Return the paths of what is in some namespaces, one for each; if none is named, the path of all objects."""
+        return [self.path(one) for one in namespaces] if namespaces and self.is_namespaced else [self.path()]
 
 
 PODS: Final = Resource("Pod", "v1", "pods")
@@ -153,7 +157,8 @@ class ResourceBook:
             ApiFailure: The API server did not answer.
         """
         try:
-            await self._server.call("GET", f"{resource.path()}?limit=1", priority=Priority.READ, accept=KEYS_LIST)
+            for path in resource.paths(self._server.settings.namespaces):
+                await self._server.call("GET", f"{path}?limit=1", priority=Priority.READ, accept=KEYS_LIST)
         except ApiFailure as failure:
             if failure.code == FORBIDDEN:
                 raise InvalidRequest(not_granted(resource, failure)) from failure

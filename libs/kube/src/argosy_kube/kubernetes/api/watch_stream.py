@@ -67,6 +67,7 @@ class WatchStream(Generic[T]):
         decoder: Reads a line.
         selector: Which objects, as a query; empty for all.
         position: Resource version to resume from.
+        namespace: Where alone; empty for everywhere.
         wake: Called when there is something to take.
     """
 
@@ -78,10 +79,12 @@ class WatchStream(Generic[T]):
         decoder: msgspec.json.Decoder[WatchEvent[T]],
         selector: str,
         position: str,
+        namespace: str = "",
         wake: Callable[[], None],
     ) -> None:
         """Read nothing yet; `start` it."""
         self._server = server
+        self._path = resource.path(namespace)
         self.resource = resource
         """What is watched."""
         self.position = position
@@ -125,7 +128,7 @@ class WatchStream(Generic[T]):
             self._task = None
 
     async def _read(self) -> None:
-        path = f"{self.resource.path()}?{self._query}&resourceVersion={self.position}"
+        path = f"{self._path}?{self._query}&resourceVersion={self.position}"
         rest = b""
         try:
             async with self._server.stream(path, idle_s=self._idle_s, accept=self._accept) as content:

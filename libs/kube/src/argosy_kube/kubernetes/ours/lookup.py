@@ -77,13 +77,14 @@ class Lookup:
             )
 
         namespaces = {namespace for namespace, _ in names}
+        if len(namespaces) > 1 and not self._server.settings.namespaces:
+            namespaces = set()  # one list of all
+        there: list[FoundKey | FoundPod] = []
         decoder: msgspec.json.Decoder[Any] = LIST_OF_FOUND_PODS if resource == PODS else LIST_OF_FOUND_KEYS
         async with self._limit:
-            await read_list(
-                self._server,
-                resource.path(namespaces.pop() if len(namespaces) == 1 else ""),
-                decoder,
-                begin=begin,
-                accept=JSON if resource == PODS else KEYS_LIST,
-            )
-        return found
+            for path in resource.paths(sorted(namespaces)):
+                await read_list(
+                    self._server, path, decoder, begin=begin, accept=JSON if resource == PODS else KEYS_LIST
+                )
+                there += found
+        return there

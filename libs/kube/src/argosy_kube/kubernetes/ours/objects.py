@@ -25,7 +25,8 @@ from argosy_kube.kubernetes.api.documents import (
     PodDocument,
     WatchEvent,
 )
-from argosy_kube.kubernetes.api.reflector import Followed, Reader, Reflector, Versions, version_number
+from argosy_kube.kubernetes.api.kind_reflector import KindReader, KindReflector, Position
+from argosy_kube.kubernetes.api.reflector import Followed, Versions
 from argosy_kube.kubernetes.api.resources import NODES, PODS, Resource
 from argosy_kube.kubernetes.api.transport import ApiServer, unavailable
 from argosy_kube.kubernetes.ours.kinds import OwnKinds
@@ -58,8 +59,8 @@ class OwnObjects:
         server: ApiServer,
         *,
         query: str,
-        pods: Reflector[PodDocument],
-        nodes: Reflector[NodeDocument],
+        pods: KindReflector[PodDocument],
+        nodes: KindReflector[NodeDocument],
         kinds: OwnKinds,
         observer: Observer,
         versions: Versions,
@@ -70,7 +71,7 @@ class OwnObjects:
         self._query = query
         self._pods = pods
         self._nodes = nodes
-        self._reflectors: dict[str, Reflector[Any]] = {PODS.full_name: pods, NODES.full_name: nodes}
+        self._reflectors: dict[str, KindReflector[Any]] = {PODS.full_name: pods, NODES.full_name: nodes}
         self.states = NodeStates()
         """Which nodes are not heard of or lost."""
         self._kinds = kinds
@@ -80,14 +81,16 @@ class OwnObjects:
         self._versions = versions
         self._knows_strays = False
 
-    def _reflector(self, resource: Resource) -> Reflector[Any]:
+    def _reflector(self, resource: Resource) -> KindReflector[Any]:
         """Return what follows a kind of our objects."""
         found = self._reflectors.get(resource.full_name)
         if found is None:
             followed = Followed(
                 resource=resource, page=LIST_OF_KEYS, line=WATCH_OF_KEYS, query=self._query, accept=KEYS_LIST
             )
-            found = self._reflectors[resource.full_name] = Reflector(self._server, followed, self._versions)
+            found = self._reflectors[resource.full_name] = KindReflector(
+                self._server, followed, self._versions, namespaces=self._server.settings.namespaces
+            )
         return found
 
     # --- list ---------------------------------------------------------------------------------------------------------
@@ -130,8 +133,8 @@ class OwnObjects:
         unlistable = self._kinds.unlistable_names
         return replace(events, unlistable_kinds=unlistable) if unlistable else events
 
-    async def _list_all(self, rows: EventRows) -> dict[Resource, int]:
-        """Add all objects; return up to which resource version each kind in use, and nodes, were listed."""
+    async def _list_all(self, rows: EventRows) -> dict[Resource, Position]:
+        """Add all objects; return up to where each kind in use, and nodes, were listed."""
         listed = {PODS: await self._list_kind(rows, PODS)}
         resources = await self._kinds.to_list()
         for resource in resources:
@@ -180,7 +183,7 @@ class OwnObjects:
         query: str | None = None,
         change: Change = Change.ADDED,
         nodes: frozenset[str] = frozenset(),
-    ) -> int:
+    ) -> Position:
         """Add the objects of a kind, pods only those on some nodes if any are named; return up to where that is all."""
 
         def add(document: Any) -> None:  # noqa: ANN401 - a pod, or an object as its metadata
@@ -279,12 +282,12 @@ class OwnObjects:
     async def _take(self, watch: _Watch) -> tuple[list[tuple[Resource, list[WatchEvent[Any]]]], ApiFailure | None]:
         """Take what has come; return it, and why the watch cannot go on, if it cannot."""
         taken: list[tuple[Resource, list[WatchEvent[Any]]]] = []
-        over: list[Reader[Any]] = []
+        over: list[KindReader[Any]] = []
         failed: ApiFailure | None = None
         for resource, reader in list(watch.readers.items()):
-            try:
-                taken.append((resource, reader.take()))
-            except ApiFailure as failure:
+            events, failure = reader.take()
+            taken.append((resource, events))
+            if failure is not None:
                 if resource in {PODS, NODES} or not self._kinds.pass_over(resource, failure):
                     failed = failure
                     continue
@@ -375,17 +378,17 @@ class _Watch:
     def __init__(self, version: int) -> None:
         self.version = version
         """What it goes on from."""
-        self.readers: dict[Resource, Reader[Any]] = {}
-        self.reached: dict[Resource, int] = {}
-        """Resource version by kind: what was taken."""
-        self.left: dict[Resource, int] = {}
+        self.readers: dict[Resource, KindReader[Any]] = {}
+        self.reached: dict[Resource, Position] = {}
+        """By kind: what was taken."""
+        self.left: dict[Resource, Position] = {}
         """The same of kinds that cannot be listed now."""
         self.news = asyncio.Event()
         self.has_moved = False
         self.put_off: dict[Resource, asyncio.TimerHandle] = {}
         """Kinds that cannot be listed, with what lets them be tried again."""
 
-    def add(self, reader: Reader[Any]) -> None:
+    def add(self, reader: KindReader[Any]) -> None:
         """Follow a kind."""
         self.readers[reader.resource], self.reached[reader.resource] = reader, reader.reached
 
@@ -419,19 +422,15 @@ def _sleep_on() -> None:
 
 
 def _since(
-    besides: list[Reader[Any]], listed: dict[Resource, int]
-) -> list[tuple[Resource, list[WatchEvent[Any]], int]]:
+    besides: list[KindReader[Any]], listed: dict[Resource, Position]
+) -> list[tuple[Resource, list[WatchEvent[Any]], Position]]:
     """Return by kind what a watch has brought that its list does not show, and up to where that is everything."""
-    since: list[tuple[Resource, list[WatchEvent[Any]], int]] = []
+    since: list[tuple[Resource, list[WatchEvent[Any]], Position]] = []
     for beside in besides:
-        reached = listed.get(beside.resource)
-        if reached is None:
-            continue
-        with contextlib.suppress(ApiFailure):  # its watch is over, so the list is all there is
-            events = beside.take()
-            if not beside.has_ended and beside.reached > reached:
-                new = [one for one in events if version_number(one.object.metadata, beside.reached) > reached]
-                since.append((beside.resource, new, beside.reached))
+        if (start := listed.get(beside.resource)) is not None:
+            events, reached = beside.take_since(start)
+            if reached != start:
+                since.append((beside.resource, events, reached))
     return since
 
 

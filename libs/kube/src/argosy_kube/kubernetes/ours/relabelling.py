@@ -98,7 +98,7 @@ class Relabeller:
         """Return the pods of ours that have ended and do not match our selector, as their annotations tell.
 
         Nobody looks for them by name, since their runs may be over, and our finalizer would keep them for ever. They
-        are known from now on, as any other. Costs a list of the cluster's other pods that have ended.
+        are known from now on, as any other. Costs a list of the others' pods that have ended.
 
         Raises:
             ApiFailure: They cannot be listed.
@@ -108,10 +108,9 @@ class Relabeller:
         for phase in ("Succeeded", "Failed"):
             found: list[FoundPod] = []
             query = f"labelSelector={selector}&fieldSelector={quote(f'status.phase={phase}', safe='')}"
-            await read_list(
-                self._server, PODS.path(), LIST_OF_FOUND_PODS, begin=partial(self._begin, found), query=query
-            )
-            strays += found
+            for path in PODS.paths(self._server.settings.namespaces):
+                await read_list(self._server, path, LIST_OF_FOUND_PODS, begin=partial(self._begin, found), query=query)
+                strays += found
         for pod in strays:
             run = read_mark(pod.metadata, self._installation)
             assert run is not None
