@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from images.helm import find_helm
 from testbed.cluster import KubeApi
 from testbed.kubernetes import ControlPlaneOptions
 
+from argosy_core.errors import BackendUnavailable
 from argosy_local.compose import ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
 
@@ -69,11 +70,15 @@ class Way:
 
     bases: tuple[str, ...] = ()
     """Kustomize bases."""
+    folders: tuple[Path, ...] = ()
+    """What of kustomize is applied: the bases, or overlays."""
     values: tuple[str, ...] = ()
     """Values of the chart, if it is not kustomize."""
     deployments: frozenset[str]
     accounts: tuple[str, ...]
     """Those of the sampler and the executor, or the one of both."""
+    serves_one: bool = False
+    """The executor has rights in the namespace of its jobs and in no other."""
 
 
 WAYS = {
@@ -96,6 +101,21 @@ WAYS = {
         values=("--set", "cluster.combined=true,server.enabled=false,cluster.servers={argosy.example.org:50051}"),
         deployments=frozenset({"argosy-cluster-agent"}),
         accounts=("argosy-executor",),
+    ),
+    "kustomize-named": Way(
+        bases=("cluster",),
+        deployments=frozenset({"argosy-sampler", "argosy-executor"}),
+        accounts=SEPARATE,
+        serves_one=True,
+    ),
+    "helm-combined-named": Way(
+        values=(
+            *("--set", "cluster.combined=true,server.enabled=false,cluster.servers={argosy.example.org:50051}"),
+            *("--set", "cluster.executor.namespaces={helm-combined-named}"),
+        ),
+        deployments=frozenset({"argosy-cluster-agent"}),
+        accounts=("argosy-executor",),
+        serves_one=True,
     ),
 }
 
@@ -133,6 +153,27 @@ def make_secrets(cluster: KubeApi, folder: Path) -> None:
     assert {"argosy-server", "argosy-cluster"} <= found
 
 
+def write_overlays(folder: Path, base: str, namespace: str) -> list[Path]:
+    """Write overlays as docs/deploy.md has them: a base that serves a namespace, and its rights there."""
+    (folder / "cluster").mkdir()
+    (folder / "rights").mkdir()
+    deploy = os.path.relpath(DEPLOY / "kustomize", folder / "cluster")
+    kind: dict[str, object] = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    named = {"name": "argosy-cluster", "behavior": "merge", "literals": [f"namespaces={namespace}"]}
+    overlays: dict[str, dict[str, object]] = {
+        "cluster": {
+            "namespace": "argosy",
+            "resources": [f"{deploy}/{base}"],
+            "components": [f"{deploy}/named-namespaces"],
+            "configMapGenerator": [named],
+        },
+        "rights": {"namespace": namespace, "resources": [f"{deploy}/executor-namespace"]},
+    }
+    for name, overlay in overlays.items():
+        (folder / name / "kustomization.yaml").write_text(yaml.safe_dump({**kind, **overlay}), encoding="utf-8")
+    return [folder / name for name in overlays]
+
+
 @pytest.fixture(scope="module", params=WAYS)
 def installed(
     request: pytest.FixtureRequest, cluster: KubeApi, tmp_path_factory: pytest.TempPathFactory
@@ -143,16 +184,20 @@ def installed(
     cluster.kubectl("apply", "-f", str(DEPLOY / "kustomize" / "cluster" / "namespace.yaml"))
     secret = ("generic", "argosy-database", "--from-literal=url=postgresql://argosy@db.example.org/argosy")
     cluster.kubectl("create", "secret", *secret, *IN_NAMESPACE)
+    cluster.kubectl("create", "namespace", request.param)
+    folders = [DEPLOY / "kustomize" / base for base in way.bases]
+    if way.bases and way.serves_one:
+        folders = write_overlays(tmp_path_factory.mktemp("overlays"), way.bases[0], request.param)
     if way.bases:
         make_secrets(cluster, tmp_path_factory.mktemp("secrets"))
-        for base in way.bases:
-            cluster.kubectl("apply", "-k", str(DEPLOY / "kustomize" / base))
+        for folder in folders:
+            cluster.kubectl("apply", "-k", str(folder))
     else:
         run_helm(cluster, "install", "argosy", str(DEPLOY / "helm" / "argosy"), *way.values)
-    yield way
+    yield replace(way, folders=tuple(folders))
     if way.bases:
-        for base in way.bases:
-            cluster.kubectl("delete", "--ignore-not-found", "-k", str(DEPLOY / "kustomize" / base))
+        for folder in folders:
+            cluster.kubectl("delete", "--ignore-not-found", "-k", str(folder))
     else:
         run_helm(cluster, "uninstall", "argosy", "--wait")
         cluster.kubectl("delete", "namespace", "argosy")
@@ -177,8 +222,8 @@ def test_installation_is_upgraded_in_place(cluster: KubeApi, installed: Way) -> 
     """A new value reaches the pods and nothing stands in its way; what stays the same makes no new pod."""
     pods = names(cluster, "pods", *IN_NAMESPACE)
     if installed.bases:
-        for base in installed.bases:
-            cluster.kubectl("apply", "-k", str(DEPLOY / "kustomize" / base))
+        for folder in installed.folders:
+            cluster.kubectl("apply", "-k", str(folder))
         assert names(cluster, "pods", *IN_NAMESPACE) == pods
         return
     chart = str(DEPLOY / "helm" / "argosy")
@@ -205,6 +250,7 @@ def test_installed_accounts_suffice_for_a_mesh(
     """Sampler and executor, each as its own account, run bags of every kind; nothing is ever forbidden to them."""
     name = request.node.callspec.id
     addresses = [f"kubernetes:{write_kubeconfig(cluster, account, tmp_path)}" for account in installed.accounts]
+    served = ("--kubernetes-namespaces", name) if installed.serves_one else ()
     plan = MeshPlan(
         clusters=(ClusterPlan(name="here", address=addresses[-1]),),
         combined=len(addresses) == 1,
@@ -212,13 +258,12 @@ def test_installed_accounts_suffice_for_a_mesh(
         flags={
             "server": ("--leader-installation", name),
             "sampler": ("--installation", name, "--cluster-address", addresses[0]),
-            "executor": ("--installation", name),
-            "combined": ("--installation", name),
+            "executor": ("--installation", name, *served),
+            "combined": ("--installation", name, *served),
         },
     )
     bag = tmp_path / "bag.yaml"
     bag.write_text(BAG.replace("@namespace@", name))
-    cluster.kubectl("create", "namespace", name)
     cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=30s")
     with Mesh(tmp_path / "mesh") as mesh:
         mesh.up(plan)
@@ -237,3 +282,19 @@ def test_installed_accounts_suffice_for_a_mesh(
         assert argosy("logs", jobs[0]["id"])
         logs = "\n".join(mesh.log_path(role).read_text(encoding="utf-8") for role in mesh.roles)
     assert "orbidden" not in logs
+
+
+def test_executor_of_named_namespaces_may_nothing_in_others(cluster: KubeApi, installed: Way) -> None:
+    """Its account acts where it is named; elsewhere it reads pods if a sampler is within it, and nothing else."""
+    account = f"--as=system:serviceaccount:argosy:{installed.accounts[-1]}"
+
+    def may(verb: str, resource: str) -> bool:
+        try:
+            return cluster.kubectl("auth", "can-i", verb, resource, "-n", "kube-system", account).startswith("yes")
+        except BackendUnavailable:  # kubectl ends with an error for "no"
+            return False
+
+    serves_all = not installed.serves_one
+    assert may("list", "pods") == may("watch", "pods") == (serves_all or len(installed.accounts) == 1)
+    assert {may(verb, "pods") for verb in ("create", "delete", "patch")} == {serves_all}
+    assert {may("list", kind) for kind in ("secrets", "configmaps", "services", "events")} == {serves_all}

@@ -34,7 +34,15 @@ from argosy_server.config import ServerConfig
 pytestmark = pytest.mark.timeout(600)
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
-BASES = ("agent", "cluster", "cluster-agent", "cluster-agent-autoscale", "server", "server-events")
+BASES = (
+    "agent",
+    "cluster",
+    "cluster-agent",
+    "cluster-agent-autoscale",
+    "executor-namespace",
+    "server",
+    "server-events",
+)
 CHARTS = {
     "all": [],
     "server": ["--set", "cluster.enabled=false", "--set", "server.eventLogUrl=pulsar://log:6650"],
@@ -64,6 +72,10 @@ CHARTS = {
     ],
     "service accounts call": ["--set", "server.serviceAccounts=true"],
     "kube-scheduler binds": ["--set", "cluster.binding=affinity"],
+    "named namespaces": ["--set", "cluster.executor.namespaces={science,training}"],
+    "named namespaces, combined": [
+        *("--set", "cluster.executor.namespaces={science,training}", "--set", "cluster.combined=true"),
+    ],
     "agent binds": ["--set", "cluster.binding=subresource", "--set", "cluster.combined=true"],
     "log and events on brokers of their own": [
         *("--set", "server.eventLogUrl=pulsar://log:6650", "--set", "server.eventsUrl=pulsar://events:6650"),
@@ -191,8 +203,10 @@ def test_chart_gives_the_rights_of_the_bases(cluster: KubeApi, helm: str, chart:
     assert {**given, "argosy-executor": json.dumps(rules, sort_keys=True)} == base
 
 
-def test_chart_lets_an_executor_make_things_in_named_namespaces_and_read_no_secret(cluster: KubeApi, helm: str) -> None:
-    """The API server says what the account may: see pods everywhere, make them where it is named, and no secrets."""
+def test_executor_of_the_chart_sees_and_makes_in_named_namespaces_and_reads_no_secret(
+    cluster: KubeApi, helm: str
+) -> None:
+    """The API server says what the account may: all with pods where it is named, nothing elsewhere, and no secrets."""
     names = ("science", "training")
     chosen = f"cluster.executor.serviceAccount=narrow,cluster.executor.namespaces={{{','.join(names)}}}"
     rendered = render_chart(helm, *CHARTS["cluster"], "--set", chosen, "--set", "cluster.executor.secrets=false")
@@ -211,9 +225,15 @@ def test_chart_lets_an_executor_make_things_in_named_namespaces_and_read_no_secr
         return bool(json.loads(answer)["status"]["allowed"])
 
     try:
-        assert may("watch", "pods")
-        assert [may(verb, "pods", "training") for verb in ("create", "delete", "patch")] == [True] * 3
-        assert [may(verb, "pods", "kube-system") for verb in ("create", "delete", "patch")] == [False] * 3
+        verbs = ("get", "list", "watch", "create", "delete", "patch")
+        assert [may(verb, "pods", "training") for verb in verbs] == [True] * 6
+        assert [may(verb, "pods", "kube-system") for verb in verbs] == [False] * 6
+        assert not may("list", "pods")
+        assert not may("list", "configmaps")
+        assert may("watch", "nodes")
+        executor = container_of(rendered, "executor")["env"]
+        assert {"name": "ARGOSY_EXECUTOR_KUBERNETES_NAMESPACES", "value": "science,training"} in executor
+        assert "NAMESPACES" not in json.dumps(container_of(rendered, "sampler")["env"])
         assert not any(may(verb, "secrets", name) for verb in ("get", "list", "create") for name in names)
     finally:
         cluster.kubectl("delete", "-f", "-", stdin=yaml.safe_dump_all(rights))
@@ -539,6 +559,7 @@ def test_chart_gives_sampler_and_executor_what_is_set_for_them(helm: str, part: 
         "cluster.executor.replicas=1",
         "server.api.serviceAccount=x",
         "installation=Bad Name!",
+        "cluster.executor.namespaces={Science}",
         "pool=-x",
     ],
 )

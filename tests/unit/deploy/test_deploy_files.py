@@ -212,12 +212,12 @@ def test_overlays_of_the_guide_name_every_image_of_their_base() -> None:
 def labelled_pods(base: Path) -> dict[str, dict[str, str]]:
     """Labels of a base's pods, with those that its kustomization puts on templates."""
     kustomization = yaml.safe_load((base / "kustomization.yaml").read_text(encoding="utf-8"))
-    if "labels" not in kustomization:  # it changes another base
-        return {
-            name: text for other in kustomization["resources"] for name, text in labelled_pods(base / other).items()
-        }
-    assert not any(entry.get("includeSelectors") for entry in kustomization["labels"])
-    pairs = [entry["pairs"] for entry in kustomization["labels"] if entry.get("includeTemplates")]
+    labels = kustomization.get("labels", ())  # a component has none, nor has what changes another base
+    others = [base / name for name in kustomization.get("resources", ()) if (base / name).is_dir()]
+    if not labels and others:
+        return {name: text for other in others for name, text in labelled_pods(other).items()}
+    assert not any(entry.get("includeSelectors") for entry in labels)
+    pairs = [entry["pairs"] for entry in labels if entry.get("includeTemplates")]
     added = {name: value for one in pairs for name, value in one.items()}
     texts = [path.read_text(encoding="utf-8") for path in base.glob("*.yaml") if path.name != "kustomization.yaml"]
     documents = [document for text in texts for document in yaml.safe_load_all(text)]
@@ -243,6 +243,34 @@ def test_network_policy_of_the_sampler_lets_in_agents_and_nobody_else() -> None:
     policies = [document for _, document in manifests() if document["kind"] == "NetworkPolicy"]
     let_in = {name for name, labels in pods.items() if is_admitted(policies, labels, pods["argosy-sampler"], 50051)}
     assert let_in == {"argosy-agent"}
+
+
+@pytest.mark.parametrize(("base", "account"), [("cluster", "executor"), ("cluster-agent", "cluster-agent")])
+def test_named_namespaces_have_the_rights_that_would_hold_for_all(base: str, account: str) -> None:
+    """What is taken from the cluster role stands in the role of each namespace; nothing is lost and nothing is new."""
+
+    def grants(rules: list[dict[str, Any]]) -> set[tuple[str, str]]:
+        return {(name, verb) for rule in rules for name in rule["resources"] for verb in rule["verbs"]}
+
+    def rules_of(folder: str, kind: str, name: str) -> set[tuple[str, str]]:
+        texts = (ROOT / "deploy" / "kustomize" / folder / "rights.yaml").read_text(encoding="utf-8")
+        documents = yaml.safe_load_all(texts)
+        (found,) = (one for one in documents if (one["kind"], one["metadata"]["name"]) == (kind, name))
+        return grants(found["rules"])
+
+    component = dict(manifests())["named-namespaces/kustomization.yaml"]
+    target = {"kind": "ClusterRole", "name": f"argosy-{account}"}
+    ((patch,),) = (yaml.safe_load(one["patch"]) for one in component["patches"] if one["target"] == target)
+    left, inside = grants(patch["value"]), rules_of("executor-namespace", "Role", "argosy-executor")
+    assert left | inside == rules_of(base, "ClusterRole", f"argosy-{account}")
+    cluster_wide = {"namespaces", "nodes", *(("pods", "runtimeclasses") if base == "cluster-agent" else ())}
+    assert {name for name, _ in left} == cluster_wide
+    assert {verb for _, verb in left} <= {"get", "list", "watch"}
+    bindings = yaml.safe_load_all(
+        (ROOT / "deploy" / "kustomize" / "executor-namespace" / "rights.yaml").read_text(encoding="utf-8")
+    )
+    (binding,) = (one for one in bindings if one["kind"] == "RoleBinding")
+    assert f"argosy-{account}" in {one["name"] for one in binding["subjects"]}
 
 
 def test_agent_may_change_nothing_but_sizes() -> None:
