@@ -94,7 +94,8 @@ CONFIGS: dict[str, type[Any]] = {
     "AGENT": AgentConfig,
 }  # fmt: skip
 
-
+SERVED = ("science", "training")
+"""Namespaces of jobs."""
 WHO = "/argosy.api.v1.AccessService/WhoAmI"
 
 
@@ -139,6 +140,8 @@ def cluster(kube_api: KubeApi) -> KubeApi:
         kube_api.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "argosy-api", "namespace": "argosy"}}
     kube_api.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(account))
+    spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in SERVED]
+    kube_api.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(spaces))
     return kube_api
 
 
@@ -207,12 +210,10 @@ def test_executor_of_the_chart_sees_and_makes_in_named_namespaces_and_reads_no_s
     cluster: KubeApi, helm: str
 ) -> None:
     """The API server says what the account may: all with pods where it is named, nothing elsewhere, and no secrets."""
-    names = ("science", "training")
-    chosen = f"cluster.executor.serviceAccount=narrow,cluster.executor.namespaces={{{','.join(names)}}}"
+    chosen = f"cluster.executor.serviceAccount=narrow,cluster.executor.namespaces={{{','.join(SERVED)}}}"
     rendered = render_chart(helm, *CHARTS["cluster"], "--set", chosen, "--set", "cluster.executor.secrets=false")
     rights = [one for one in yaml.safe_load_all(rendered) if one and one["kind"].startswith(("ClusterRole", "Role"))]
-    spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names]
-    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([*spaces, *rights]))
+    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(rights))
 
     def may(verb: str, resource: str, namespace: str = "") -> bool:
         asked = {"verb": verb, "resource": resource, "namespace": namespace}
@@ -234,7 +235,7 @@ def test_executor_of_the_chart_sees_and_makes_in_named_namespaces_and_reads_no_s
         executor = container_of(rendered, "executor")["env"]
         assert {"name": "ARGOSY_EXECUTOR_KUBERNETES_NAMESPACES", "value": "science,training"} in executor
         assert "NAMESPACES" not in json.dumps(container_of(rendered, "sampler")["env"])
-        assert not any(may(verb, "secrets", name) for verb in ("get", "list", "create") for name in names)
+        assert not any(may(verb, "secrets", name) for verb in ("get", "list", "create") for name in SERVED)
     finally:
         cluster.kubectl("delete", "-f", "-", stdin=yaml.safe_dump_all(rights))
 
