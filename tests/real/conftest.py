@@ -29,6 +29,7 @@ TEST_TIMEOUT_S = 300
 """Longest time of one test that states none, the start of parts included."""
 SHARED_PARTS = {
     "kube_api": (
+        "real/deploy/test_cert_manager",
         "real/deploy/test_manifests",
         "real/deploy/test_network",
         "real/executor/",

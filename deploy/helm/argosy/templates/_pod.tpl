@@ -99,14 +99,37 @@ spec:
   volumes:
     - {name: tmp, emptyDir: {sizeLimit: 64Mi}}
     {{- with .identity }}
-    - {name: identity, secret: {secretName: {{ . }}}}
+    - {name: identity, {{ include "argosy.secretVolume" (dict "root" $.root "name" .) }}}
     {{- end }}
     {{- if .permits }}
-    - {name: permits, secret: {secretName: argosy-permits}}
+    - {name: permits, {{ include "argosy.secretVolume" (dict "root" $.root "name" "argosy-permits") }}}
     {{- end }}
     {{- with (.own | default dict).volumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end }}
+
+{{- /* The source of a volume with a secret of ours; what cert-manager signs stands in a secret beside it, so that neither touches the other's
+keys. Context: root, name. */ -}}
+{{- define "argosy.secretVolume" -}}
+{{- if .root.Values.security.certManager.enabled -}}
+{{- $signed := list "ca.crt" "tls.crt" "tls.key" }}
+{{- $own := list "token" }}
+{{- if eq .name "argosy-permits" }}{{ $own = list "tokens.yaml" }}{{ end }}
+{{- if eq .name "argosy-server" }}
+{{- $own = list "token" "tokens.yaml" }}
+{{- if and .root.Values.security.create .root.Values.security.encryption }}{{ $own = append $own "encryption-keys" }}{{ end }}
+{{- end }}
+{{- $sources := list }}
+{{- range $name, $keys := dict .name $own (printf "%s-tls" .name) $signed }}
+{{- $items := list }}
+{{- range $keys }}{{ $items = append $items (dict "key" . "path" .) }}{{ end }}
+{{- $sources = append $sources (dict "secret" (dict "name" $name "items" $items)) }}
+{{- end -}}
+projected: {{ toJson (dict "sources" $sources) }}
+{{- else -}}
+secret: {secretName: {{ .name }}}
+{{- end -}}
 {{- end }}
 
 {{- define "argosy.servers" -}}
