@@ -47,6 +47,8 @@ class ExecutorConfig:
     sampler_address: str = ""
     """host:port of the cluster's sampler, which is asked for nodes where the cluster is delegated; a cluster agent asks
     its own. Without one such a cluster returns all that is leased to it."""
+    sampler_credentials: ChannelCredentials = field(default_factory=ChannelCredentials)
+    """How that sampler is known, and what proves to it who asks; where nothing of it is set, as servers are."""
     pools: tuple[str, ...] = ("default",)
     """Pools that place on the cluster; the executor serves the leader of each."""
     installation: str = "argosy"

@@ -14,11 +14,12 @@ from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.tables.members import Members
 from argosy_core.placement.messages import PlaceReply
+from argosy_executor.config import ExecutorConfig
 from argosy_runtime.channel import ChannelCredentials, call_metadata, open_channel
 from argosy_runtime.columns import check_indices, member_columns, unpack_column
 from argosy_runtime.errors import from_rpc_error
 
-__all__ = ["Placer", "SamplerCalls", "place_nowhere"]
+__all__ = ["Placer", "SamplerCalls", "open_sampler", "place_nowhere"]
 
 Placer: TypeAlias = Callable[[str, Members], Awaitable[PlaceReply]]
 """Given a pool and members of its runs, returns where the sampler places them; an error is no answer."""
@@ -28,6 +29,15 @@ _NOBODY: Final = "the cluster's executor has no sampler to ask: set `sampler_add
 async def place_nowhere(_pool: str, members: Members) -> PlaceReply:
     """Return every member, as an executor does that knows no sampler."""
     return PlaceReply(nodes=("",) * len(members), reasons=(_NOBODY,) * len(members))
+
+
+def open_sampler(config: ExecutorConfig) -> SamplerCalls | None:
+    """Return calls to the sampler of another process that a configuration names, None if it names none."""
+    if not config.sampler_address:
+        return None
+    own = config.sampler_credentials
+    shown = config.credentials if own == ChannelCredentials() else own
+    return SamplerCalls(config.sampler_address, shown, timeout_s=config.call_timeout_s)
 
 
 class SamplerCalls:

@@ -25,7 +25,7 @@ from argosy_core.reconcile import PoolClaims
 from argosy_executor.cluster_codec import observations
 from argosy_executor.config import ExecutorConfig
 from argosy_executor.log_shipping import LogShipper
-from argosy_executor.placing import Placer, SamplerCalls, place_nowhere
+from argosy_executor.placing import Placer, open_sampler, place_nowhere
 from argosy_executor.pool_part import PoolPart
 from argosy_executor.session import read_clock
 from argosy_kube.following import Follower
@@ -81,11 +81,7 @@ class Executor:
         )
         self._claims = PoolClaims(len(config.pools))
         identity = cluster_uid, Caller()
-        self._sampler = (
-            SamplerCalls(config.sampler_address, config.credentials, timeout_s=config.call_timeout_s)
-            if config.sampler_address and placer is None
-            else None
-        )
+        self._sampler = open_sampler(config) if placer is None else None
         placer = placer or (self._sampler.place if self._sampler is not None else place_nowhere)
         self.parts = tuple(
             PoolPart(
