@@ -20,11 +20,13 @@ MANIFEST = {
     "metadata": {"annotations": {"argosy.dev/simulated-run-time": "1s-2s"}},
     "spec": {
         "restartPolicy": "Never",
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [
             {
                 "name": "main",
                 "image": "busybox:1.36",
                 "command": ["sleep", "1"],
+                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
                 "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
             }
         ],

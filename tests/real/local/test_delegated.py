@@ -29,8 +29,10 @@ spec:
         annotations: {argosy.dev/simulated-run-time: "1h"}
       spec:
         restartPolicy: Never
+        securityContext: {runAsNonRoot: true, runAsUser: 65534, seccompProfile: {type: RuntimeDefault}}
         containers:
           - name: main
+            securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
             image: busybox:1.36
             resources: {requests: {cpu: "1", memory: 64Mi}}
 """

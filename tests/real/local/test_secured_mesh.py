@@ -37,7 +37,9 @@ UID: Final = "uid-of-c3"
 OUT_S: Final = 15.0
 """Revoked is out within 5 s, as docs/security.md says; a busy machine takes longer."""
 POD: Final = """{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"annotations":
-{{"argosy.dev/simulated-run-time": "{seconds}"}}}}, "spec": {{"containers": [{{"name": "main", "image": "busybox",
+{{"argosy.dev/simulated-run-time": "{seconds}"}}}}, "spec": {{"securityContext": {{"runAsNonRoot": true,
+"runAsUser": 65534, "seccompProfile": {{"type": "RuntimeDefault"}}}}, "containers": [{{"name": "main",
+"image": "busybox", "securityContext": {{"allowPrivilegeEscalation": false, "capabilities": {{"drop": ["ALL"]}}}},
 "resources": {{"requests": {{"cpu": "1", "memory": "1Gi"}}, "limits": {{"cpu": "1", "memory": "1Gi"}}}}}}]}}}}"""
 
 

@@ -56,6 +56,15 @@ def test_day_of_a_slurm_user(api: FakeApi, argosy: Any, script: str) -> None:
     assert argosy("slurm", "sinfo").out.splitlines()[1].split() == ["c1", "up", "3", "idle"]
 
 
+@pytest.mark.parametrize("root", [False, True])
+def test_root_gives_a_job_the_user_of_its_image(api: FakeApi, argosy: Any, *, root: bool) -> None:
+    """Without it pods keep to the level restricted, as those of `argosy run`."""
+    assert argosy("slurm", "sbatch", "--wrap", "id", *(["--root"] if root else [])).code == 0
+    (pod,) = (json.loads(text) for text in next(iter(api.jobs.values())).spec.manifests)
+    (container,) = pod["spec"]["containers"]
+    assert ("securityContext" in pod["spec"], "securityContext" in container) == (not root, not root)
+
+
 def item_set(api: FakeApi, number: int) -> str:
     """Return the job set of a submit."""
     return str(api.requests["SubmitJobs"][number].items[0].job_set)

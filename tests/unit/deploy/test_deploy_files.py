@@ -103,6 +103,40 @@ def test_example_is_fit_for_a_secured_installation(path: Path) -> None:
         assert read_bag([json.dumps(one).encode() for one in bag], limits).violations == ()
 
 
+QUICK_STARTS = [
+    ROOT / "examples" / "clients" / name
+    for name in (
+        "cpp/main.cpp",
+        "csharp/Program.cs",
+        "go/main.go",
+        "java/src/main/java/dev/argosy/examples/QuickStart.java",
+        "python/quickstart.py",
+        "rust/src/main.rs",
+        "typescript/src/main.ts",
+    )
+]
+
+
+@pytest.mark.parametrize("path", QUICK_STARTS, ids=lambda path: path.suffix[1:])
+def test_quick_start_of_a_client_is_fit_for_a_secured_installation(path: Path) -> None:
+    """Its pod keeps to the level restricted, whatever language it is written in."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    begin = next(place for place, line in enumerate(lines) if "apiVersion" in line)
+    inside = len(lines[begin]) - len(lines[begin].lstrip())
+    ends = (place for place, line in enumerate(lines) if place > begin and len(line) - len(line.lstrip()) < inside)
+    # An object of each of these languages is one of YAML as well.
+    manifest = yaml.safe_load("{" + "\n".join(lines[begin : next(ends)]) + "}")
+    assert manifest["kind"] == "Pod"
+    limits = replace(SpecLimits(), rights=PodRights(level=PodLevel.RESTRICTED))
+    assert read_bag([json.dumps(manifest).encode()], limits).violations == ()
+
+
+def test_there_is_a_quick_start_in_every_language() -> None:
+    """None is left out of the test above."""
+    folders = {path.name for path in (ROOT / "examples" / "clients").iterdir() if path.is_dir()}
+    assert {path.relative_to(ROOT / "examples" / "clients").parts[0] for path in QUICK_STARTS} == folders
+
+
 def test_variables_of_the_compose_file_are_those_of_the_settings_file() -> None:
     """Everything that can be set is in .env, and everything in .env is used."""
     used = {name for text in texts(COMPOSE) for name in VARIABLE.findall(text)}

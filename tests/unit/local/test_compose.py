@@ -75,6 +75,9 @@ def test_services_of_a_secured_mesh_ask_who_calls_and_say_who_they_are(tmp_path:
 
     assert api.asks_who_calls
     assert (api.access.admins, api.grpc.client_authority_file) == (("user:admin",), "")
+    assert api.api.pod_security_level == "restricted"
+    plain = load_config(ServerConfig, arguments_of(plan_processes(PLAN, tmp_path), "api"), DATABASE)
+    assert plain.api.pod_security_level == "baseline"
     assert leader.grpc.client_authority_file == account.grpc.client_authority_file == api.credentials.authority_file
     assert Path(account.credentials.certificate_file).name == "cluster-a.pem"
     assert Path(agent.credentials.certificate_file).name == "cluster-b.pem"

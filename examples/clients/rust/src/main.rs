@@ -36,10 +36,12 @@ const MANIFEST: &str = r#"{
   "metadata": {"annotations": {"argosy.dev/simulated-run-time": "1s-2s"}},
   "spec": {
     "restartPolicy": "Never",
+    "securityContext": {"runAsNonRoot": true, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
     "containers": [{
       "name": "main",
       "image": "busybox:1.36",
       "command": ["sleep", "1"],
+      "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
       "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}
     }]
   }

@@ -72,7 +72,8 @@ class MeshSecrets:
         if not cluster:
             flags += ["--access-tokens-file", str(self.tokens_file), "--access-admins", f"user:{ADMINISTRATOR}"]
             flags += ["--api-default-namespace", "shared"]
-        if kind == "api":  # clusters of other machines' processes are invited, as in any installation
+        if kind == "api":  # as in any secured installation: queues begin restricted, and further clusters are invited
+            flags += ["--api-pod-security-level", "restricted"]
             flags += ["--access-authority-file", authority]
             flags += ["--access-authority-key-file", str(self.folder / "authority.key")]
         return tuple(flags)

@@ -122,6 +122,11 @@ def _one(text: str) -> int:
     return 1
 
 
+def _name_of(job_name: str) -> str:
+    """Return the name of a job's pod."""
+    return re.sub(r"[^a-z0-9]+", "-", job_name.lower()).strip("-")[:32].strip("-") or "sbatch"
+
+
 @click.group()
 def slurm() -> None:
     """sbatch, squeue, scancel and sinfo, for those who come from Slurm."""
@@ -188,6 +193,7 @@ class _Sbatch(click.Command):
 @click.option("-N", "--nodes", type=_one, metavar="1", default="1", help="1; more are no job here.")
 @click.option("--wrap", default="", help="A shell's command line, instead of a script.")
 @click.option("--image", default=DEFAULT_IMAGE, show_default=True, help="Image; no option of Slurm's.")
+@click.option("--root", is_flag=True, help="Run it as the image's own user; no option of Slurm's.")
 @click.option("--parsable", is_flag=True, help="Print the id alone.")
 @common_options
 @click.pass_context
@@ -213,14 +219,12 @@ def sbatch(  # noqa: PLR0913 - one parameter per option
         raise click.UsageError("give a script, or a command line with --wrap", context)
     if script and not Path(script[0]).is_file():
         raise click.UsageError(f"there is no file {script[0]}", context)
-    name = re.sub(r"[^a-z0-9]+", "-", job_name.lower()).strip("-")[:32].strip("-") or "sbatch"
     variables = [f"SLURM_JOB_NAME={job_name}", f"SLURM_CPUS_PER_TASK={cpus_per_task}"]
-    if array:
-        variables.append("SLURM_ARRAY_TASK_ID=$(ARGOSY_ARRAY_INDEX)")
+    variables += ["SLURM_ARRAY_TASK_ID=$(ARGOSY_ARRAY_INDEX)"] if array else []
     drafts = make_drafts(
         partition or DEFAULT_QUEUE,
         ("/bin/sh", "-c", wrap) if wrap else script[1:],
-        name=name,
+        name=_name_of(job_name),
         array=array,
         time_limit_s=rest["time_limit_s"],
         priority=0,
@@ -230,6 +234,7 @@ def sbatch(  # noqa: PLR0913 - one parameter per option
         gpu=gpus or gres,
         variables=tuple(variables),
         script=Path(script[0]) if script else None,
+        root=rest["root"],
     )
     until, others = dependency or ("succeeded", ())
     drafts = [replace(draft, after_until=until) for draft in drafts]
