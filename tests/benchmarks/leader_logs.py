@@ -1,7 +1,7 @@
 """Prints, as JSON, what the leader makes of a log of jobs in virtual time: the figures of `backfill.py`, of the mesh.
 
 Usage: python tests/benchmarks/leader_logs.py LOG [--processors N] [--jobs N] [--policy NAME...] [--estimates NAME]
-           [--choice N]
+           [--choice N] [--queue-by FIELD]
 
 A log is in the Standard Workload Format; its machine is one node of one cluster. Leader, sampler, executor and cluster
 decide and act as they do in `argosy simulate`, with default settings but no cap. Estimates are time limits, too, but
@@ -96,6 +96,7 @@ def main() -> int:
     parser.add_argument("--policy", nargs="+", choices=sorted(POLICIES), default=list(POLICIES))
     parser.add_argument("--estimates", choices=[*ESTIMATES, "days"], default="exact", help="what is said of run times")
     parser.add_argument("--choice", type=int, help="promise_choice instead of the policies' own")
+    parser.add_argument("--queue-by", choices=["auto", "queue", "user"], default="auto", help="as of `argosy simulate`")
     parser.add_argument("--classes", type=int, default=200)
     parser.add_argument("--noise", type=float, default=1.0)
     chosen = parser.parse_args()
@@ -105,7 +106,7 @@ def main() -> int:
         clusters=1,
         job_limit=chosen.jobs,
         seed=0,
-        queue_by="auto",
+        queue_by=chosen.queue_by,
         estimates="none" if chosen.estimates == "days" else chosen.estimates,
         time_limits=chosen.estimates not in {"none", "days"},
     )

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from argosy_core.errors import NotFound
-from argosy_core.job.identity import compose_id
+from argosy_core.job.identity import NOBODY, compose_id, submitter_number
 from argosy_core.job.reading.after import FORGOTTEN, AfterUntil, encode_after
 from argosy_core.job.states import JobState, RunState
 from argosy_core.job.tables.members import Members, member_key, number_of
@@ -316,3 +316,15 @@ def test_member_that_a_run_gets_has_its_rows_though_the_run_is_live(world: Store
     assert columns.runs.member.tolist() == [0, int(number[0])]
     assert columns.ended_members is not None
     assert columns.ended_members.members.pairs() == [member_key(handle, 1, 1)]
+
+
+def test_load_gives_numbers_of_submitters(world: StoreWorld) -> None:
+    """They are those that the API tells the leader of; where nobody knows who submitted, there is no column."""
+    world.submit(world.request(1))
+    assert world.leader.load().columns.jobs.submitter is None
+    names = ["ada", "Zoë/ops", "x" * 300]
+    for name in names:
+        world.submit(world.request(1, submitter=name))
+    submitter = world.leader.load().columns.jobs.submitter
+    assert submitter is not None
+    assert submitter.tolist() == [NOBODY, *map(submitter_number, names)]

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from argosy.api.v1 import event_pb2
 from argosy.lease.v1 import lease_pb2
 from argosy_core.errors import InvalidRequest, InvariantViolation
-from argosy_core.job.identity import compose_id, id_high
+from argosy_core.job.identity import NOBODY, compose_id, id_high, submitter_number
 from argosy_core.job.tables.members import number_of
+from argosy_core.leader.intake import join_jobs
 from argosy_runtime.columns import pack_column, unpack_column
 from argosy_server.api.codecs.changes_codec import encode_change_requests, encode_submitted
 from argosy_server.api.codecs.cursors import (
@@ -298,6 +299,23 @@ def test_submitted_durations_come_back_as_they_went() -> None:
     plain = decode_changes(encode_submitted([(other, np.ones(2, dtype=bool))])).jobs
     assert plain is not None
     assert plain.options is None
+
+
+def test_submitters_travel_as_numbers() -> None:
+    """Jobs have the number of who submitted them, those of nobody known have none, and no names cost nothing."""
+    one = make_request(first=1, count=2, day=20_000, submitter="ada")
+    other = make_request(first=3, count=2, day=20_000)
+    payload = encode_submitted([(other, np.ones(2, dtype=bool)), (one, np.array([False, True]))])
+    jobs = decode_changes(payload).jobs
+    assert jobs is not None
+    assert jobs.submitter is not None
+    assert jobs.submitter.tolist() == [NOBODY, NOBODY, submitter_number("ada")]
+    plain = encode_submitted([(other, np.ones(2, dtype=bool))])
+    assert lease_pb2.Changes.FromString(plain).submitted.submitter_column == b""
+    assert decode_changes(plain).jobs is not None
+    joined = join_jobs([job for one in (plain, payload) if (job := decode_changes(one).jobs) is not None])
+    assert joined.submitter is not None
+    assert joined.submitter.tolist() == [NOBODY] * 4 + [submitter_number("ada")]
 
 
 def test_submitted_options_of_another_length_are_refused() -> None:

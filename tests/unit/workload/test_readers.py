@@ -33,6 +33,7 @@ def test_swf_becomes_cores_and_seconds_from_the_first_submit(samples: type[Any],
     assert [workload.shapes[i].amount(MEMORY) for i in workload.shape] == [8 * GIB, 4 * GIB, 4 << 20]
     assert [workload.queues[i].name for i in workload.queue] == ["user-8", "user-7", "user-7"]
     np.testing.assert_array_equal(workload.estimate_s, [np.nan, 200, 60])
+    np.testing.assert_array_equal(workload.user, [1, 0, 0])
     assert any("1 of 4 jobs" in note for note in workload.notes)
 
 

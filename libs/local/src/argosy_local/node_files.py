@@ -99,6 +99,8 @@ def select_jobs(workload: Workload, rows: npt.NDArray[np.intp]) -> Workload:
     """Return some jobs of a workload, in its order; submit times stay."""
     columns = ("submit_s", "run_s", "queue", "job_set", "shape", "priority", "estimate_s", "lifetime_s")
     chosen = {name: getattr(workload, name)[rows] for name in columns}
+    if workload.user is not None:
+        chosen["user"] = workload.user[rows]
     return replace(workload, **chosen, client_ids=tuple(workload.client_ids[row] for row in rows.tolist()))
 
 

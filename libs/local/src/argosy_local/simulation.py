@@ -247,6 +247,7 @@ def _plan(workload: Workload, nodes: NodeSet) -> WorldPlan:
         exit_code=zeros,
         layout=zeros,
         options=_options(workload),
+        submitter=workload.user,
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.identity import DAY_SHIFT, compose_id
+from argosy_core.job.identity import DAY_SHIFT, NOBODY, compose_id
 from argosy_core.job.reading.after import AfterJobs, AfterUntil
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.reading.families import Parent, family_marks
@@ -154,6 +154,9 @@ class WorldPlan:
     """ChangeRequests, in order of time."""
     options: JobOptions | None = None
     """What submitters say of jobs; None if nothing is said of any."""
+    submitter: Int32s | None = None
+    """Numbers of jobs' submitters (`job.identity.submitter_number`), `NOBODY` where that is not known; None if no job's
+    is."""
     after: Mapping[int, tuple[AfterUntil, tuple[int, ...]]] = field(default_factory=dict)
     """Job -> what it waits for, and the earlier jobs that it waits for."""
     families: Mapping[int, int] = field(default_factory=dict)
@@ -174,7 +177,7 @@ class WorldPlan:
             InvalidRequest: Lengths differ, submits do not ascend, or an index points nowhere.
         """
         columns = (self.run_s, self.class_index, self.job_set, self.priority, self.exit_code, self.layout)
-        if any(len(column) != len(self.submit_s) for column in columns):
+        if any(len(column) != len(self.submit_s) for column in (*columns, self.submitters())):
             raise InvalidRequest("the columns of the jobs differ in length")
         if len(self) and (self.submit_s[0] < 0 or (np.diff(self.submit_s) < 0).any()):
             raise InvalidRequest("jobs must be in order of their submit times, from 0 on")
@@ -189,6 +192,10 @@ class WorldPlan:
     def __len__(self) -> int:
         """Return the number of jobs."""
         return len(self.submit_s)
+
+    def submitters(self) -> Int32s:
+        """Return the number of each job's submitter, `NOBODY` where it is not known."""
+        return np.full(len(self), NOBODY, dtype=np.int32) if self.submitter is None else self.submitter
 
 
 @dataclass(slots=True)
@@ -367,6 +374,7 @@ class JobBook:
             specs=self.specs,
             options=None if plan.options is None else plan.options[rows],
             after=self._after(rows),
+            submitter=None if plan.submitter is None else plan.submitter[rows],
         )
 
 

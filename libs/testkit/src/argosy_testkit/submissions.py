@@ -51,6 +51,7 @@ def make_request(  # noqa: PLR0913 - one argument per thing that a test may care
     submit_time_us: int = 1_700_000_000_000_000,
     limits: Mapping[int, QueueLimit] | None = None,
     options: JobOptions | None = None,
+    submitter: str = "",
 ) -> SubmitRequest:
     """Return a request for `count` jobs with the numbers from `first` on.
 
@@ -70,6 +71,7 @@ def make_request(  # noqa: PLR0913 - one argument per thing that a test may care
         submit_time_us: Acceptance of all jobs.
         limits: Limits of queues by id; none are kept if none are given.
         options: How long the jobs run by what their submitter says.
+        submitter: Who submits them.
     """
     handles = np.arange(first, first + count, dtype=np.int64) + (day << DAY_SHIFT)
     given = specs or (make_spec(),)
@@ -91,6 +93,7 @@ def make_request(  # noqa: PLR0913 - one argument per thing that a test may care
         payload_hashes=b"".join(hashlib.blake2b(value, digest_size=16).digest() for value in per_job),
         limits=limits or {},
         options=options,
+        submitter=submitter,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
 from argosy_core.job.failure_kind import FailureKind
+from argosy_core.job.identity import NOBODY
 from argosy_core.job.reading.after import AfterUntil
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.reading.options import OPTION_NAMES, UNSET, JobOptions, join_options
@@ -128,6 +129,7 @@ def add_jobs(  # noqa: PLR0913 - one argument per thing that a test may care abo
     options: tuple[int, ...] | None = None,
     after: tuple[AfterUntil, Sequence[int]] | None = None,
     parent: int | None = None,
+    submitter: int = NOBODY,
 ) -> Int64s:
     """Add equal jobs to a book, and return their rows; a class that is not defined has one core.
 
@@ -154,6 +156,7 @@ def add_jobs(  # noqa: PLR0913 - one argument per thing that a test may care abo
         exit_code=more(plan.exit_code, 0),
         layout=more(plan.layout, LAYOUTS.index(layout)),
         options=join_options([known, (None if options is None else options_of(*[options] * count), count)]),
+        submitter=more(plan.submitters(), submitter),
     )
     rows = np.arange(times_s.size - count, times_s.size, dtype=np.int64)
     if after is not None:

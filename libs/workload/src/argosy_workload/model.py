@@ -163,6 +163,8 @@ class Workload:
     """(n,) after how much of its run a job may be preempted, trace seconds; NaN for never."""
     client_ids: tuple[str, ...]
     """n ids, unique in the workload."""
+    user: Int32Array | None = None
+    """(n,) number of the user who submitted it, -1 where that is not known; None if it is not known of any."""
     estimates_are_limits: bool = False
     """Whether a job that runs longer than its estimate is stopped."""
     notes: tuple[str, ...] = ()
@@ -227,6 +229,8 @@ class JobColumns:
     """(n,) estimates, NaN for none; empty for none anywhere."""
     lifetime_s: FloatArray = field(default_factory=lambda: np.empty(0))
     """(n,) lifetimes, NaN for none; empty for none anywhere."""
+    user: Sequence[int] | Int32Array = ()
+    """n numbers of users, -1 for nobody known; empty if none is known."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Weight by queue name; 1 where it is missing. Queues named here exist even without jobs."""
 
@@ -279,6 +283,7 @@ def build_workload(columns: JobColumns, *, source: str, notes: Iterable[str] = (
         estimate_s=np.asarray(estimate_s, dtype=np.float64)[order],
         lifetime_s=np.asarray(lifetime_s, dtype=np.float64)[order],
         client_ids=tuple([columns.client_ids[i] for i in rows]),
+        user=np.asarray(columns.user, dtype=np.int32)[order] if len(columns.user) else None,
         notes=tuple(notes),
     )
 

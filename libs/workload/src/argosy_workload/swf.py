@@ -129,6 +129,7 @@ def read_swf(path: Path, *, queue_by: str = "auto", text: str | None = None) -> 
         shape=[shapes[key] for key in zip(cores.tolist(), memory_bytes.tolist(), strict=True)],
         client_ids=[f"job-{number}" for number in values[:, Field.JOB].astype(np.int64).tolist()],
         estimate_s=np.where(estimate_s > 0, estimate_s, np.nan),
+        user=_users(values),
     )
     return build_workload(columns, source=f"{path.name} (Standard Workload Format)", notes=notes)
 
@@ -206,6 +207,13 @@ def _memory_bytes(values: FloatArray, processors: FloatArray) -> tuple[npt.NDArr
     known = per_processor_kb > 0
     total = np.where(known, per_processor_kb * 1024, DEFAULT_MEMORY_BYTES_PER_CORE) * processors
     return np.minimum(total, float(MAX_AMOUNT >> 1)).astype(np.int64), int((~known).sum())
+
+
+def _users(values: FloatArray) -> npt.NDArray[np.int32]:
+    """Return the user of each job, -1 where that is not known; nothing if it is not known of any."""
+    numbers, user = np.unique(values[:, Field.USER], return_inverse=True)
+    found = np.where(numbers >= 0, np.arange(numbers.size), -1).astype(np.int32)[user.reshape(-1)]
+    return found if (found >= 0).any() else found[:0]
 
 
 def _queue_names(values: FloatArray, queue_by: str) -> tuple[list[str], str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from argosy_core.job.identity import NOBODY
 from argosy_core.job.states import ObjectState
 from argosy_core.scheduler.memory.run_history import RunHistory
 from argosy_core.scheduler.memory.work_ends import expected_run_time_s
@@ -80,3 +81,49 @@ def test_job_sets_are_told_apart() -> None:
     for at, expected_s in enumerate((short_s, long_s, other_s)):
         elapsed = np.zeros(1)
         assert expected_run_time_s(world.state, slots[at : at + 1], elapsed).tolist() == [expected_s]
+
+
+def expected_of_two(first: int, second: int) -> tuple[float, float]:
+    """Return what is expected of jobs of two submitters, of one class and queue, whose jobs took 60 s and 6,000 s."""
+    world = LeaderWorld(clusters={"a": 4})
+    who = ((first, 60.0), (second, 6000.0))
+    for turn in range(12):
+        for submitter, run_time_s in who:
+            [handle] = world.submit(1, submitter=submitter, job_set=f"{run_time_s}-{turn}")
+            world.round()
+            world.report("a", [Report(handle=handle, state=ObjectState.RUNNING)])
+            world.now_s += run_time_s
+            world.report("a", [Report(handle=handle, state=ObjectState.SUCCEEDED)])
+    slots = world.state.live.slots(
+        np.array([world.submit(1, submitter=submitter, job_set="new")[0] for submitter, _ in who], dtype=np.int64)
+    )
+    one_s, other_s = expected_run_time_s(world.state, slots).tolist()
+    assert expected_run_time_s(world.state, slots, np.zeros(2)).tolist() == [one_s, other_s]
+    return one_s, other_s
+
+
+def test_submitters_of_one_class_and_queue_are_told_apart() -> None:
+    """Who submits jobs of a minute and who submits some of an hour and a half are expected to go on so."""
+    short_s, long_s = expected_of_two(5, 9)
+    assert 60.0 <= short_s <= 75.0
+    assert 6000.0 <= long_s <= 7200.0
+
+
+def test_jobs_of_unknown_submitters_share_what_is_expected() -> None:
+    """Where nobody is asked who they are, a class in a queue has one estimate."""
+    one_s, other_s = expected_of_two(NOBODY, NOBODY)
+    assert one_s == other_s
+
+
+def test_what_a_class_took_counts_before_what_its_submitter_took_of_others() -> None:
+    """A submitter's first job of a class is expected to take what others' of it did, not what theirs of others did."""
+    world = LeaderWorld(clusters={"a": 4})
+    for _ in range(12):
+        for submitter, class_id, run_time_s in ((5, 1, 60.0), (9, 2, 6000.0)):
+            [handle] = world.submit(1, submitter=submitter, class_id=class_id, job_set=f"{submitter}")
+            world.round()
+            world.report("a", [Report(handle=handle, state=ObjectState.RUNNING)])
+            world.now_s += run_time_s
+            world.report("a", [Report(handle=handle, state=ObjectState.SUCCEEDED)])
+    slots = world.state.live.slots(np.array(world.submit(1, submitter=5, class_id=2, job_set="new"), dtype=np.int64))
+    assert expected_run_time_s(world.state, slots)[0] >= 6000.0

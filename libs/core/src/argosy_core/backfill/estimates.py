@@ -29,6 +29,7 @@ _PARENT_WEIGHT: Final = 2.0
 """As many observations the keys behind one are worth to it."""
 _MOST_MIXED: Final = 1024
 """Filled up histograms that are kept until something is observed; 768 bytes each."""
+_NO_KEY: Final = -1
 _FADING: Final = 0.98
 """What an observation is worth once one more was made of its key: half after 34 of them."""
 
@@ -107,8 +108,8 @@ class RunTimes:
         """Learn from jobs that have ended.
 
         Args:
-            keys: (n, k) keys of each, most telling first; the same number of a class, a queue and a user must be made
-                different by who calls.
+            keys: (n, k) keys of each, most telling first, -1 for none; the same number of a class, a queue and a user
+                must be made different by who calls.
             run_time_s: (n,) how long each ran, seconds.
 
         Complexity: O(n x k) Python steps.
@@ -116,6 +117,8 @@ class RunTimes:
         self._mixed.clear()
         for job_keys, at in zip(keys.tolist(), _bins(run_time_s).tolist(), strict=True):
             for key in job_keys:
+                if key == _NO_KEY:
+                    continue
                 row = self._touch(key)
                 self._counts[row] *= _FADING
                 self._counts[row, at] += 1.0

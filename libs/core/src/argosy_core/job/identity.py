@@ -13,12 +13,24 @@ Source: design section 4, "jobs" and section 8, "int64 handles".
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 from uuid import UUID
 
 from argosy_core.errors import InvalidRequest
 
-__all__ = ["DAY_SHIFT", "compose_id", "first_handle_of_day", "handles_of_ending", "id_high", "parse_id", "short_id"]
+__all__ = [
+    "DAY_SHIFT",
+    "NOBODY",
+    "SUBMITTER_BITS",
+    "compose_id",
+    "first_handle_of_day",
+    "handles_of_ending",
+    "id_high",
+    "parse_id",
+    "short_id",
+    "submitter_number",
+]
 
 DAY_SHIFT: Final = 40
 """Bits of a handle below the day."""
@@ -28,6 +40,21 @@ _MAX_HANDLE: Final = 1 << 55
 _NUMBER_DIGITS: Final = DAY_SHIFT // 4
 _LEAST_DIGITS: Final = 6
 """Of a short id, so that the ids of a list are mostly equally long."""
+SUBMITTER_BITS: Final = 28
+"""Bits of a submitter's number. Two of a thousand submitters share one in one installation of five hundred, and then
+what is expected of their runs, no more."""
+NOBODY: Final = -1
+"""The number of a submitter of whom nobody knows who it is."""
+
+
+def submitter_number(name: str) -> int:
+    """Return the number that stands for a submitter where names are too long: the first bits of its name's SHA-256.
+
+    The database makes the same of a stored name, see `argosy_store.terms.load`.
+    """
+    if not name:
+        return NOBODY
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> (32 - SUBMITTER_BITS)
 
 
 def id_high(time_ms: int, fraction: int) -> int:

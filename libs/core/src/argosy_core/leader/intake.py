@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s
+from argosy_core.job.identity import NOBODY
 from argosy_core.job.reading.after import join_after
 from argosy_core.job.reading.options import join_options
 from argosy_core.job.tables.members import Members
@@ -442,6 +443,19 @@ def join_jobs(parts: list[JobColumns]) -> JobColumns:
         metadata=tuple(metadata),
         options=join_options([(part.options, part.handle.size) for part in parts]),
         after=join_after([part.after for part in parts]),
+        submitter=_join_submitters(parts),
+    )
+
+
+def _join_submitters(parts: list[JobColumns]) -> Int32s | None:
+    """Return the submitters of several changes' jobs; None if none is known."""
+    if all(part.submitter is None for part in parts):
+        return None
+    return np.concatenate(
+        [
+            np.full(part.handle.size, NOBODY, dtype=np.int32) if part.submitter is None else part.submitter
+            for part in parts
+        ]
     )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.errors import InvalidRequest, InvariantViolation, NotFound
-from argosy_core.job.identity import DAY_SHIFT
+from argosy_core.job.identity import DAY_SHIFT, NOBODY, SUBMITTER_BITS
 from argosy_core.job.reading.after import AfterJobs
 from argosy_core.job.reading.options import OPTION_NAMES, UNSET, JobOptions
 from argosy_core.job.states import RunState
@@ -103,6 +103,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
     pending_metadata, pending_past = _begin_metadata(reads, scope), _begin_past_runs(reads, scope)
     pending_options, pending_held = _begin_options(reads, scope), _begin_held(reads, scope)
     pending_after, pending_preempted = _begin_after(reads, scope), _begin_preempted(reads, scope)
+    pending_submitters = _begin_submitters(reads, scope)
     jobs, cancel_requested, hashes = _order_jobs(pending_jobs.result())
     handles = jobs["handle"]
     specs, spec_index = _load_specs(connection, handles, hashes)
@@ -132,6 +133,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
                 metadata=metadata,
                 options=_spread_options(pending_options.result(), handles),
                 after=after,
+                submitter=_spread(pending_submitters.result(), handles, missing=NOBODY),
             ),
             cancel_requested=cancel_requested.astype(np.int8),
             last_attempt=last_attempt,
@@ -142,7 +144,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
             ended_members=load_ended_members(connection, parted),
             held=_held_amounts(pending_held.result()),
             round_state=None,
-            preempted=_spread_preempted(pending_preempted.result(), handles),
+            preempted=_spread(pending_preempted.result(), handles, missing=0),
             job_sets=_load_job_sets(connection, jobs["job_set"]),
         ),
         log_position=head[0],
@@ -310,13 +312,23 @@ def _begin_preempted(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
     )
 
 
-def _spread_preempted(columns: _Columns, handles: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | None:
-    """Return the attempts that somebody asked to preempt, 0 for none; None if nobody asked."""
-    owners, attempts = columns
+def _begin_submitters(reads: SharedReads, scope: _Scope) -> Future[_Columns]:
+    """Read who submitted jobs as the numbers that `submitter_number` makes of names."""
+    first_bits = "('x' || encode(substr(sha256(convert_to(j.submitter, 'UTF8')), 1, 4), 'hex'))::bit(32)::bigint"
+    return reads.columns(
+        f"SELECT j.handle, ({first_bits} >> {32 - SUBMITTER_BITS})::integer"
+        f" FROM jobs j WHERE {scope.jobs} AND j.submitter <> ''",
+        [INT8, INT4],
+    )
+
+
+def _spread(columns: _Columns, handles: npt.NDArray[np.int64], *, missing: int) -> npt.NDArray[np.int32] | None:
+    """Return what is known of some jobs as a column of all, `missing` of the others; None if nothing is of any."""
+    owners, values = columns
     if not len(owners):
         return None
-    spread = np.zeros(len(handles), dtype=np.int32)
-    spread[np.searchsorted(handles, owners)] = attempts
+    spread = np.full(len(handles), missing, dtype=np.int32)
+    spread[np.searchsorted(handles, owners)] = values
     return spread
 
 

@@ -1,7 +1,7 @@
 """Live jobs: every job of a pool that has not ended, as structure of arrays.
 
 A job is a *slot*: a row in all columns. Slots are reused, so what outlives a call holds handles, not slots. Columns are
-public arrays; they may be replaced when the table grows, so read them from the table each time. A job costs 110 bytes
+public arrays; they may be replaced when the table grows, so read them from the table each time. A job costs 108 bytes
 in columns and 24 in the handle index; shared values (specs, metadata) are interned. Where the members of runs are that
 have several, and how far each has got, stands in `members`; what stands here of such a run is what it comes to.
 
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import has_true, true_places
+from argosy_core.job.identity import NOBODY
 from argosy_core.job.reading.options import UNSET, JobOptions
 from argosy_core.job.states import IS_RUN_TERMINAL, JobState
 from argosy_core.job.tables.interning import InternTable, SpecTable
@@ -83,6 +84,7 @@ _COLUMNS: Final[tuple[tuple[str, type[np.generic]], ...]] = (
     ("time_limit_s", np.int32),
     ("estimate_s", np.int32),
     ("job_set_limit", np.int32),
+    ("submitter", np.int32),
     ("failures", np.int16),
     ("failed_attempts", np.uint8),
     ("flags", np.uint8),
@@ -113,6 +115,8 @@ class NewJobs:
     """Index into `LiveJobs.metadata_texts`, or -1."""
     options: JobOptions | None = None
     """How long they run by what their submitters say; None if nothing is said of any."""
+    submitter: npt.NDArray[np.int32] | None = None
+    """Numbers of their submitters; None if none is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +184,8 @@ class LiveJobs:
     """Seconds that a run is expected to take by its submitter, -1 not said."""
     job_set_limit: npt.NDArray[np.int32]
     """Most jobs of its job set that are leased or run at once, itself included; -1 for no limit."""
+    submitter: npt.NDArray[np.int32]
+    """Number of its submitter, `job.identity.NOBODY` if that is not known."""
     failures: npt.NDArray[np.int16]
     """Runs that failed or were lost; those that were preempted or given back do not count."""
     failed_attempts: npt.NDArray[np.uint8]
@@ -247,6 +253,7 @@ class LiveJobs:
         for column in (self.run_state, self.attempt, self.failures, self.failed_attempts, self.flags):
             column[slots] = 0
         self._set_options(slots, jobs.options)
+        self.submitter[slots] = NOBODY if jobs.submitter is None else jobs.submitter
         self._index.insert(jobs.handle, slots=slots)
         self.specs.acquire(jobs.spec)
         self.metadata_texts.acquire(jobs.metadata)

@@ -157,13 +157,21 @@ class JobColumns:
     """What their submitters say of them; None if nothing is said of any."""
     after: AfterJobs | None = None
     """Which jobs they wait for; None if they wait for none."""
+    submitter: Int32s | None = None
+    """Numbers of their submitters (`job.identity.submitter_number`); None if none is known."""
 
     def only(self, chosen: Bools) -> JobColumns:
         """Return some of the jobs."""
         columns = {name: getattr(self, name)[chosen] for name in _JOB_COLUMNS}
         options = None if self.options is None else self.options[chosen]
-        after = None if self.after is None else self.after.of(self.handle[chosen])
-        return JobColumns(**columns, specs=self.specs, metadata=self.metadata, options=options, after=after)
+        return JobColumns(
+            **columns,
+            specs=self.specs,
+            metadata=self.metadata,
+            options=options,
+            after=None if self.after is None else self.after.of(self.handle[chosen]),
+            submitter=None if self.submitter is None else self.submitter[chosen],
+        )
 
 
 _JOB_COLUMNS: Final = (

@@ -348,6 +348,7 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
             spec=specs[columns.spec[rows]] if rows.size else np.zeros(0, dtype=np.int32),
             metadata=metadata.astype(np.int32),
             options=None if columns.options is None else columns.options[rows],
+            submitter=None if columns.submitter is None else columns.submitter[rows],
         )
     )
     live.specs.forget_unused(specs)

@@ -1,9 +1,10 @@
 """When work ends: at the latest by its time limit, and as far as its like has taken until now.
 
 A run may hold its room for `run_allowance_s` more than its time limit: until its first pod runs, and until its pods are
-gone. What is expected is a quantile of the run times of its class in its job set, of its job set, of its class in its
-queue, of its class, of its queue and of the pool, in this order. Where its submitter says how long it takes, it is the
-part of that which these took. A new leader begins to learn anew.
+gone. What is expected is a quantile of the run times of its class in its job set, of its job set, of its submitter's
+runs of its class, of its class in its queue, of its class, of its submitter, of its queue and of the pool, in this
+order. Where its submitter says how long it takes, it is the part of that which these took. A new leader begins to learn
+anew.
 
 Source: design section 5, "Round" 5; decision 0017.
 """
@@ -17,6 +18,7 @@ import numpy as np
 
 from argosy_core.arrays import Bools, Float64s, Int32s, Int64s, are_among, has_true, true_places
 from argosy_core.backfill import PromiseKind
+from argosy_core.job.identity import NOBODY, SUBMITTER_BITS
 from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.scheduler.memory.run_history import LIKE_PROMISES
 from argosy_core.scheduler.memory.run_members import member_vectors
@@ -37,24 +39,34 @@ _MOST_LEARNED: Final = 32
 """Runs learned of those that end together."""
 _KEY_SHIFT: Final = 60
 """Where the kind of a key stands, above ids of 28 and 32 bits."""
+_SUBMITTER_KINDS: Final = (2, 5)
+"""Kinds of keys that jobs of unknown submitters do not have."""
 _SET: Final = 1
 """Column of the key that is the job set's alone."""
 
 
 def run_keys(state: PoolState, slots: Int32s) -> Int64s:
-    """Return (n, 6) keys of jobs in the history of runs, most telling first."""
+    """Return (n, 8) keys of jobs in the history of runs, most telling first, -1 for none."""
     class_id = state.classes.class_id[state.live.class_index[slots]].astype(np.int64)
     queue_id = state.queues.queue_id[state.live.queue[slots]].astype(np.int64) & ((1 << 28) - 1)
     set_id = state.job_sets.job_set_id[state.live.job_set[slots]].astype(np.int64) & ((1 << 32) - 1)
+    submitter = state.live.submitter[slots].astype(np.int64)
+    known = submitter & ((1 << SUBMITTER_BITS) - 1)
     kinds = (
         (set_id << 28) | (class_id & ((1 << 28) - 1)),
         set_id,
+        (known << 32) | class_id,
         (queue_id << 32) | class_id,
         class_id,
+        known,
         queue_id,
         np.zeros_like(class_id),
     )
-    return np.stack([key | (kind << _KEY_SHIFT) for kind, key in enumerate(kinds)], axis=1)
+    keys = np.stack([key | (kind << _KEY_SHIFT) for kind, key in enumerate(kinds)], axis=1)
+    unknown = submitter == NOBODY
+    if has_true(unknown):
+        keys[np.ix_(unknown, _SUBMITTER_KINDS)] = -1
+    return keys
 
 
 def note_ended(state: PoolState, slots: Int32s, end_time_us: Int64s) -> None:
@@ -114,7 +126,11 @@ def _alike(state: PoolState, slots: Int32s) -> tuple[Int64s, Int64s]:
     first_of[of] = np.arange(slots.size)
     known = state.run_history.knows(run_keys(state, slots[first_of])[:, _SET]) if slots.size else []
     told = np.where(known, sets, -1)[of] if slots.size else of
-    _, place = np.unique(live.queue[slots].astype(np.int64) << 32 | live.class_index[slots], return_inverse=True)
+    owner, submitter = live.queue[slots].astype(np.int64), live.submitter[slots]
+    if has_true(submitter != NOBODY):
+        _, who = np.unique(submitter, return_inverse=True)
+        owner = owner * (int(who.max()) + 1) + who.reshape(-1)
+    _, place = np.unique(owner << 32 | live.class_index[slots], return_inverse=True)
     kinds = (told.astype(np.int64) + 1) * (place.max(initial=0) + 1) + place.reshape(-1)
     _, first, which = np.unique(kinds, return_index=True, return_inverse=True)
     return first, which.reshape(-1)

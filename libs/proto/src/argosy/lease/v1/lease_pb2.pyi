@@ -179,7 +179,7 @@ class TracedJobs(_message.Message):
     def __init__(self, handle_column: _Optional[bytes] = ..., context_column: _Optional[bytes] = ..., traceparents: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SubmittedJobs(_message.Message):
-    __slots__ = ("handle_column", "id_high_column", "queue_column", "job_set_column", "class_column", "priority_column", "submit_time_us_column", "spec_column", "metadata_column", "specs", "metadata", "lifetime_s_column", "time_limit_s_column", "estimate_s_column", "held_column", "after_handle_column", "after_other_high_column", "after_other_column", "after_until_column", "job_set_limit_column")
+    __slots__ = ("handle_column", "id_high_column", "queue_column", "job_set_column", "class_column", "priority_column", "submit_time_us_column", "spec_column", "metadata_column", "specs", "metadata", "lifetime_s_column", "time_limit_s_column", "estimate_s_column", "held_column", "after_handle_column", "after_other_high_column", "after_other_column", "after_until_column", "job_set_limit_column", "submitter_column")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ID_HIGH_COLUMN_FIELD_NUMBER: _ClassVar[int]
     QUEUE_COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -200,6 +200,7 @@ class SubmittedJobs(_message.Message):
     AFTER_OTHER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     AFTER_UNTIL_COLUMN_FIELD_NUMBER: _ClassVar[int]
     JOB_SET_LIMIT_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTER_COLUMN_FIELD_NUMBER: _ClassVar[int]
     handle_column: bytes
     id_high_column: bytes
     queue_column: bytes
@@ -220,7 +221,8 @@ class SubmittedJobs(_message.Message):
     after_other_column: bytes
     after_until_column: bytes
     job_set_limit_column: bytes
-    def __init__(self, handle_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., queue_column: _Optional[bytes] = ..., job_set_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., priority_column: _Optional[bytes] = ..., submit_time_us_column: _Optional[bytes] = ..., spec_column: _Optional[bytes] = ..., metadata_column: _Optional[bytes] = ..., specs: _Optional[_Iterable[_Union[SpecReference, _Mapping]]] = ..., metadata: _Optional[_Iterable[bytes]] = ..., lifetime_s_column: _Optional[bytes] = ..., time_limit_s_column: _Optional[bytes] = ..., estimate_s_column: _Optional[bytes] = ..., held_column: _Optional[bytes] = ..., after_handle_column: _Optional[bytes] = ..., after_other_high_column: _Optional[bytes] = ..., after_other_column: _Optional[bytes] = ..., after_until_column: _Optional[bytes] = ..., job_set_limit_column: _Optional[bytes] = ...) -> None: ...
+    submitter_column: bytes
+    def __init__(self, handle_column: _Optional[bytes] = ..., id_high_column: _Optional[bytes] = ..., queue_column: _Optional[bytes] = ..., job_set_column: _Optional[bytes] = ..., class_column: _Optional[bytes] = ..., priority_column: _Optional[bytes] = ..., submit_time_us_column: _Optional[bytes] = ..., spec_column: _Optional[bytes] = ..., metadata_column: _Optional[bytes] = ..., specs: _Optional[_Iterable[_Union[SpecReference, _Mapping]]] = ..., metadata: _Optional[_Iterable[bytes]] = ..., lifetime_s_column: _Optional[bytes] = ..., time_limit_s_column: _Optional[bytes] = ..., estimate_s_column: _Optional[bytes] = ..., held_column: _Optional[bytes] = ..., after_handle_column: _Optional[bytes] = ..., after_other_high_column: _Optional[bytes] = ..., after_other_column: _Optional[bytes] = ..., after_until_column: _Optional[bytes] = ..., job_set_limit_column: _Optional[bytes] = ..., submitter_column: _Optional[bytes] = ...) -> None: ...
 
 class SpecReference(_message.Message):
     __slots__ = ("hash", "day", "layout")

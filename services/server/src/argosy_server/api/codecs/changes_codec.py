@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy.lease.v1 import lease_pb2
-from argosy_core.job.identity import DAY_SHIFT
+from argosy_core.job.identity import DAY_SHIFT, submitter_number
 from argosy_core.job.reading.after import AfterJobs, join_after
 from argosy_core.job.reading.options import UNSET, JobOptions, join_options
 from argosy_runtime.columns import pack_column
@@ -79,6 +79,7 @@ def encode_submitted(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]
             metadata=list(metadata),
             **({} if options is None else _option_columns(options)),
             **_after_columns(parts),
+            submitter_column=_submitter_column(parts),
         ),
         traced=_traced_jobs(traced) if traced else None,
     ).SerializeToString()
@@ -101,6 +102,15 @@ def _after_columns(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]])
         "after_other_column": pack_column(pairs.other, "int64"),
         "after_until_column": pack_column(pairs.until, "int8"),
     }
+
+
+def _submitter_column(parts: Sequence[tuple[SubmitRequest, npt.NDArray[np.bool_]]]) -> bytes:
+    """Return who submitted kept jobs as a column, which is empty if nobody knows."""
+    if not any(request.submitter for request, _ in parts):
+        return b""
+    counts = [int(keep.sum()) for _, keep in parts]
+    numbers = np.array([submitter_number(request.submitter) for request, _ in parts], dtype=np.int32)
+    return pack_column(np.repeat(numbers, counts), "int32")
 
 
 def _option_columns(options: JobOptions) -> dict[str, bytes]:

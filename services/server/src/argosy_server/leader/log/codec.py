@@ -162,6 +162,11 @@ def _job_columns(message: lease_pb2.SubmittedJobs) -> JobColumns:
         metadata=tuple(message.metadata),
         options=_options(message, columns["handle_column"].size),
         after=_after(message) if message.after_handle_column else None,
+        submitter=unpack_column(
+            message.submitter_column, "int32", name="submitted.submitter_column", count=columns["handle_column"].size
+        )
+        if message.submitter_column
+        else None,
     )
 
 
