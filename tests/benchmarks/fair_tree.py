@@ -1,9 +1,10 @@
 """Prints, as JSON, how fairly cores are shared over time by queues side by side and in trees, and what a choice costs.
 
-Usage: python tests/benchmarks/fair_tree.py [--cores N,N,...] [--queues N,N,...] [--minutes N]
+Usage: python tests/benchmarks/fair_tree.py [--cores N,N,...] [--queues N,N,...] [--minutes N] [--run-time SECONDS]
 
 Jobs of one core and up to 120 s fill the pool, all queues always have more, and every second what came free is given by
 the rule that leaders use (`queueing.walk`), with a half time of 300 s: for 100 minutes, or in a large pool three times.
+With --run-time all jobs run as long, so that all of them end in one second: every choice is then among equals.
 Of each number of queues one world is flat, and one has branches of ten, which have the weights 1, 2 and 3 in turn.
 
 Reported: Jain's index of the cores that each queue had over time by its fair share, the same if each branch had in the
@@ -30,8 +31,10 @@ _MINUTES = 100
 _LONGEST_S = 120
 
 
-def measure(cores: int, queue_count: int, *, has_tree: bool, minutes: int = _MINUTES) -> dict[str, Any]:
-    """Return the figures of one world."""
+def measure(
+    cores: int, queue_count: int, *, has_tree: bool, minutes: int = _MINUTES, run_time_s: int = 0
+) -> dict[str, Any]:
+    """Return the figures of one world; with a run time all jobs have it."""
     branches = Branches()
     branch_count = queue_count // _BRANCH if has_tree else 0
     count = queue_count + branch_count
@@ -59,6 +62,7 @@ def measure(cores: int, queue_count: int, *, has_tree: bool, minutes: int = _MIN
             heads=lambda *_: (np.zeros(0, np.int32), True),
             job_usage=lambda slots: np.full(slots.size, MICRO, np.int64),
             job_class=lambda slots: np.zeros(slots.size, np.int32),
+            turn=step,
             tree=branches.tree(leaves, queue_id=ids, weight=weight, flow=flow, usage=usage) if has_tree else None,
         )
         jobs = _jobs(leaves.size, int(min(np.ceil(share.max()) * 1.2 + 8, free)))
@@ -71,7 +75,8 @@ def measure(cores: int, queue_count: int, *, has_tree: bool, minutes: int = _MIN
         begin_s = time.process_time()
         placed = leaves[jobs.rows[walk(queues, jobs, place)]]
         choice_s.append(time.process_time() - begin_s)
-        np.add.at(ends, (step + rng.integers(1, _LONGEST_S, placed.size), placed), 1)
+        run_s = run_time_s or rng.integers(1, _LONGEST_S, placed.size)
+        np.add.at(ends, (step + run_s, placed), 1)
         held += np.bincount(placed, minlength=count)
         had += held if step >= steps // 10 else 0
         flow = advance_flow(np.maximum(flow, held), held.astype(float), elapsed_s=1.0, half_time_s=_HALF_TIME_S)
@@ -132,9 +137,10 @@ def main() -> None:
     parser.add_argument("--cores", default="640,1000000")
     parser.add_argument("--queues", default="10,100,1000")
     parser.add_argument("--minutes", type=int, default=_MINUTES)
+    parser.add_argument("--run-time", type=int, choices=range(_LONGEST_S + 1), default=0, metavar="SECONDS")
     given = parser.parse_args()
     worlds = [
-        measure(cores, queues, has_tree=has_tree, minutes=given.minutes)
+        measure(cores, queues, has_tree=has_tree, minutes=given.minutes, run_time_s=given.run_time)
         for cores in map(int, given.cores.split(","))
         for queues in map(int, given.queues.split(","))
         for has_tree in (False, True)

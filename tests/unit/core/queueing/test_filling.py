@@ -171,3 +171,14 @@ def test_job_without_a_place_raises_nothing_for_its_queue() -> None:
     placed = walk(queues, jobs, place)
     assert jobs.slots[placed].tolist() == [4, 5, 6, 2, 3]
     assert tried == [4, 5, 6, 0, 2, 3]
+
+
+@pytest.mark.parametrize("flow", [0.0, 1.0])
+def test_ties_are_won_by_other_queues_in_each_turn(flow: float) -> None:
+    """Of twenty equal queues eight may run one job at a time: over a hundred rounds each has about its forty."""
+    had = np.zeros(20, dtype=np.int64)
+    for turn in range(100):
+        queues = replace(_queues([(number, 1, flow, [1]) for number in range(1, 21)]), turn=turn)
+        had += np.bincount(fill(queues, replace(_NO_LIMIT, max_count=8)).rows, minlength=20)
+    assert had.sum() == 800
+    assert 25 <= had.min() <= had.max() <= 55

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from argosy_core.job.states import ObjectState
 from argosy_core.scheduler import PoolShares, QueueShares, RoundSettings, shares
 from argosy_testkit.leader_world import LeaderWorld
+from argosy_testkit.world_rows import Report
 
 GPU = "example.com/gpu"
 NODE = {"cpu": 8000, "memory": 32 << 30, GPU: 2}
@@ -123,3 +126,20 @@ def test_a_change_of_weights_leaves_what_a_flow_is_above_its_usage() -> None:
     world.round()
     assert state.queues.usage[index] == pytest.approx(8e6 * (1 + 3.0), rel=1e-6)
     assert state.queues.flow[index] - state.queues.usage[index] / 1e6 == pytest.approx(5.0 * 0.25, rel=1e-3)
+
+
+def test_queues_whose_runs_end_together_take_turns() -> None:
+    """Of six equal queues four run a job each at a time, and all end at one moment: none of them is left behind."""
+    world = LeaderWorld(clusters={"a": 1}, queues={f"q{number}": 1.0 for number in range(1, 7)})
+    queue_of = {handle: queue for queue in range(1, 7) for handle in world.submit(16, queue=queue)}
+    had = Counter[int]()
+    for _ in range(16):
+        world.round()
+        runs = [handle for handle, _ in world.store_runs("a")]
+        assert len(runs) == 4
+        had.update(queue_of[handle] for handle in runs)
+        world.report("a", [Report(handle=handle, state=ObjectState.RUNNING) for handle in runs])
+        world.now_s += 60.0
+        world.report("a", [Report(handle=handle, state=ObjectState.SUCCEEDED) for handle in runs])
+    assert had.total() == 64
+    assert 8 <= min(had.values()) <= max(had.values()) <= 13

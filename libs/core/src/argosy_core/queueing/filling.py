@@ -1,10 +1,11 @@
 """Progressive filling: in what order jobs of several queues get their turn.
 
 The rule is a loop: of all queues with work, take the one whose flow divided by weight would be smallest if its head
-were scheduled (ties: less flow by weight until now, so that more queues than cores take turns, then smaller queue id;
-queues of weight 0 after all others), try that head, repeat. Flow if scheduled is the flow formula at this moment with
-the job in the usage: `max(flow, usage + job)`. A job that finds a place raises its queue's usage for what follows. One
-that finds none raises nothing: its class is exhausted, and the next job of another class is its queue's head.
+were scheduled (ties: less flow by weight until now, so that more queues than cores take turns, then in an order of ids
+that is another one in each round; queues of weight 0 after all others), try that head, repeat. Flow if scheduled is the
+flow formula at this moment with the job in the usage: `max(flow, usage + job)`. A job that finds a place raises its
+queue's usage for what follows. One that finds none raises nothing: its class is exhausted, and the next job of another
+class is its queue's head.
 
 `fill` says whom to ask for: the order as if every job found a place, up to what is free. It touches nothing. `walk` is
 the rule itself over those jobs, once it can be tried where they fit.
@@ -43,6 +44,7 @@ _FIRST_CHUNK: Final = 32
 _FIRST_QUEUES: Final = 64
 _SPARE: Final = 2
 """So many times its even share of what is expected is looked at first of each queue."""
+_MIXERS: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _MAX_CHUNK: Final = 1 << 14
 """Jobs of one queue that are looked at, where filling does not end at more, beyond those of which enough was seen."""
 
@@ -52,7 +54,7 @@ class FillingQueues:
     """Queues with work that may be placed; q queues, in any order. None of them is cordoned."""
 
     queue_id: Int64s
-    """Ids; they decide ties of queues with equal flow."""
+    """Ids; with `turn` they decide ties of queues with equal flow."""
     weight: Floats
     """Weights; queues of weight 0 come after all others."""
     flow: Floats
@@ -69,6 +71,8 @@ class FillingQueues:
     """Class index of jobs."""
     tree: QueueTree | None = None
     """What stands above the queues, which are its leaves; None if they all stand side by side."""
+    turn: int = 0
+    """Number of the round: by ids alone the same queues would win each tie. In round 0 the smaller id does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +116,20 @@ class Filled:
 
 
 def _ranks(queues: FillingQueues) -> Int64s:
-    """Return the rank of each queue, or entity of the tree, by flow until now and id, which is what ties go by."""
+    """Return the rank of each queue, or entity of the tree, which ties go by: flow until now, then the turn."""
     of, ids = queues.tree or queues, queues.tree.entity_id if queues.tree else queues.queue_id
     shares = flow_keys(of.flow, of.usage, of.weight)
     ranks = np.empty(shares.size, dtype=np.int64)
-    ranks[np.lexsort((ids, shares))] = np.arange(shares.size)
+    ranks[np.lexsort((ids, _shuffled(ids, queues.turn), shares))] = np.arange(shares.size)
     return ranks
+
+
+def _shuffled(ids: Int64s, turn: int) -> npt.NDArray[np.uint64]:
+    """Return numbers of ids whose order is another one for each turn, mixed as the generator SplitMix64 does."""
+    mixed = ids.astype(np.uint64) * np.uint64(turn)
+    for factor in _MIXERS:
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * factor
+    return mixed >> np.uint64(32)
 
 
 def _order(queues: FillingQueues, ranks: Int64s, rows: Int64s, usage: Int64s) -> tuple[npt.NDArray[np.intp], Floats]:

@@ -33,7 +33,7 @@ class QueueTree:
     depth: Int64s
     """1 for those below the root, 2 for those below them, and so on."""
     entity_id: Int64s
-    """Ids that decide ties; a leaf and the node of one queue have the same."""
+    """Ids that decide ties, with the turn; a leaf and the node of one queue have the same."""
     weight: npt.NDArray[np.float64]
     """Weight among the siblings."""
     flow: npt.NDArray[np.float64]
@@ -64,7 +64,7 @@ class QueueTree:
         """Return the filling order of jobs if every one finds a place, and the key of each below the root.
 
         Args:
-            ranks: Rank of each entity, by flow until now and id.
+            ranks: Rank of each entity, by flow until now and the turn.
             leaves: Queue of each job; jobs of one queue stand together, in its order.
             usage: Usage of each job, micro-cores.
 

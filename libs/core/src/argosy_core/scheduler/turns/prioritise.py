@@ -101,6 +101,7 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
             job_usage=lambda slots: turn_size(state, slots),
             job_class=state.job_class,
             tree=_tree(state, rows, usage),
+            turn=state.round_number,
         ),
         limits,
     )
@@ -161,6 +162,7 @@ def queues_of(state: PoolState, rows: Int64s, usage: Int64s | None = None) -> Fi
         job_usage=lambda slots: turn_size(state, slots),
         job_class=state.job_class,
         tree=_tree(state, rows, usage),
+        turn=state.round_number,
     )
 
 
