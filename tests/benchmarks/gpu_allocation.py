@@ -115,7 +115,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("traces", type=Path)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--score", default=",fewest-nodes,lost-opportunity")
+    parser.add_argument("--score", default=",fewest-nodes,lost-opportunity,alignment")
     parser.add_argument("--models", default="devices,quantities")
     chosen = parser.parse_args()
     figures = {}

@@ -78,7 +78,7 @@ def main() -> int:
     chosen = parser.parse_args()
     figures = {
         score or "as samplers are set up": measure(score, job_count=chosen.jobs, seed=chosen.seed)
-        for score in ("", "most-allocated", "lost-opportunity", "fewest-nodes")
+        for score in ("", "most-allocated", "lost-opportunity", "fewest-nodes", "alignment")
     }
     print(json.dumps(figures, indent=2))  # noqa: T201
     return 0

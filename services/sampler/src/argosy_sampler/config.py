@@ -116,7 +116,8 @@ class SamplerConfig:
     """Filters that a node must pass, in the order in which they are asked."""
     scores: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_PROFILE.scores))
     """Weights of the scores by name: `least-allocated`, `keep-devices`, `most-allocated`, `lost-opportunity`,
-    `fewest-nodes`. Pools may rank by another (`leader.round.node_score`). Plugins' scores count 1 unless named here."""
+    `fewest-nodes`, `alignment`. Pools may rank by another (`leader.round.node_score`). Plugins' scores count 1 unless
+    named here."""
     topology: tuple[str, ...] = ("topology.kubernetes.io/zone",)
     """Node labels whose values say what is near in the network, the lowest level first: say rack, then zone. Pods of a
     gang on nodes with the same value of the first are two hops apart, of the next four, and so on; levels whose label

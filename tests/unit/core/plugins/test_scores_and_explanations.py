@@ -55,6 +55,30 @@ def test_most_allocated_is_the_contrary() -> None:
     assert score("most-allocated", TWO, {"cpu": 2000, "memory": 4 * GI}) == [[50.0, 12.5]]
 
 
+def test_alignment_prefers_what_is_free_in_the_proportions_asked_for() -> None:
+    """Of two nodes with as many accelerators, a pod of many cores goes where those are left, one of few where not."""
+    nodes = [
+        NodeSpec(name="cores", total={"cpu": 8000, "example.com/gpu": 4}),
+        NodeSpec(name="few", total={"cpu": 2000, "example.com/gpu": 4}),
+    ]
+    many, few, none = score(
+        "alignment",
+        nodes,
+        {"cpu": 4000, "example.com/gpu": 2},
+        {"cpu": 500, "example.com/gpu": 1},
+        {"cpu": 1000},
+    )
+    assert many == [100.0, 85.75]
+    assert few[1] == 100.0 > few[0]
+    assert none == [70.71, 24.25]
+
+
+def test_alignment_of_nothing_left_is_none() -> None:
+    """A node without anything free is no direction."""
+    nodes = [NodeSpec(name="a", total={"cpu": 0, "memory": 0}), NodeSpec(name="b", total={"cpu": 1000})]
+    assert score("alignment", nodes, {"cpu": 1000}) == [[0.0, 100.0]]
+
+
 def test_least_allocated_counts_an_accelerator_only_for_pods_that_ask_for_one() -> None:
     """The mean is over cpu, memory and what else the pod asks for, whoever is judged beside it."""
     nodes = [NodeSpec(name="g", total={"cpu": 4000, "memory": 8 * GI, "example.com/gpu": 4})]

@@ -31,6 +31,7 @@ from argosy_core.framework import (
 )
 from argosy_core.plugins.filters import PlatformFilter, TaintFilter, host_ports, node_ready, resources
 from argosy_core.plugins.scores import (
+    alignment,
     fewest_nodes,
     keep_devices,
     least_allocated,
@@ -70,11 +71,13 @@ SCORES: Final[Mapping[str, Callable[[Cycle], npt.NDArray[np.float64]]]] = {
     "lost-opportunity": lost_opportunity,
     "fewest-nodes": fewest_nodes,
     "keep-devices": keep_devices,
+    "alignment": alignment,
 }
 """Scores by name."""
 
-PACKING_SCORES: Final = frozenset({"most-allocated", "lost-opportunity", "fewest-nodes"})
-"""Scores that are higher the fuller a node is, so that nodes fill one after the other."""
+PACKING_SCORES: Final = frozenset({"alignment", "most-allocated", "lost-opportunity", "fewest-nodes"})
+"""Scores by which the best node is filled before the next: with those that are higher the fuller a node is, nodes fill
+one after the other, and `alignment` is about one node at a time."""
 
 DECISION_SCORES: Final[Mapping[str, Callable[[CandidateCycle], npt.NDArray[np.float64]]]] = {
     "spread-over-clusters": spread_over_clusters,

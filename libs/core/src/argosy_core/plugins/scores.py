@@ -16,6 +16,7 @@ from argosy_core.framework import CandidateCycle, Cycle
 from argosy_core.resources import CPU, MEMORY, PODS
 
 __all__ = [
+    "alignment",
     "fewest_nodes",
     "keep_devices",
     "least_allocated",
@@ -25,6 +26,29 @@ __all__ = [
 ]
 
 Floats = npt.NDArray[np.float64]
+
+
+def alignment(cycle: Cycle) -> Floats:
+    """Score `alignment`: 100 times the cosine between what a pod asks for and what is free on the node.
+
+    Both are measured in what the largest node of the cluster has, pods apart. A pod that needs many cores for each of
+    its accelerators thus goes where many are left for each, and one without any where few are left: no resource is left
+    over on a node for lack of another one. Whether a node is in use does not count.
+
+    Source: 003 "Executor implementation".
+    """
+    largest = cycle.table.allocatable.max(axis=1, initial=0)
+    columns = [column for column, name in enumerate(cycle.table.axis.names) if name != PODS and largest[column] > 0]
+    both, asked, free = np.zeros(cycle.shape), np.zeros((len(cycle.pods), 1)), np.zeros((1, 1))
+    for column in columns:
+        unit = 1.0 / float(largest[column])
+        wanted = cycle.pods.requests[:, column, None] * unit
+        left = np.maximum(cycle.free(column), 0) * unit
+        both += wanted * left
+        asked = asked + wanted * wanted
+        free = free + left * left
+    length = np.sqrt(asked * free)
+    return 100.0 * np.divide(both, length, out=np.zeros(cycle.shape), where=length > 0)
 
 
 def least_allocated(cycle: Cycle) -> Floats:

@@ -103,8 +103,8 @@ class RoundSettings:
     best node first; for samplers whose scores pack (`most-allocated`, `lost-opportunity`)."""
     node_score: str = ""
     """Built-in score by which samplers rank nodes for this pool instead of by their own `scores`: `least-allocated`,
-    `most-allocated`, `lost-opportunity` or `fewest-nodes`; empty leaves it to them. With the last three runs fill the
-    best node first, whatever `spread` says."""
+    `most-allocated`, `lost-opportunity`, `fewest-nodes` or `alignment`; empty leaves it to them. With the last four
+    runs fill the best node first, whatever `spread` says."""
     cluster_spread_weight: float = 0.0
     """Weight of the score that prefers clusters with more free; 0 leaves nodes to be compared by their own scores."""
     max_failed_attempts: int = 10
