@@ -4,16 +4,15 @@ import base64
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 import yaml
-from images.helm import find_helm
 from testbed.cluster import KubeApi
+from tests.real.deploy.charts import CHARTS, DEPLOY, container_of, documents_of, render_chart
 
 from argosy.api.v1 import access_pb2, access_pb2_grpc
 from argosy.autoscale.v1 import permit_pb2_grpc
@@ -33,7 +32,6 @@ from argosy_server.config import ServerConfig
 
 pytestmark = pytest.mark.timeout(600)
 
-DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 BASES = (
     "agent",
     "cluster",
@@ -43,52 +41,6 @@ BASES = (
     "server",
     "server-events",
 )
-CHARTS = {
-    "all": [],
-    "server": ["--set", "cluster.enabled=false", "--set", "server.eventLogUrl=pulsar://log:6650"],
-    "cluster": ["--set", "server.enabled=false", "--set", "cluster.servers={argosy.example.org:50051}"],
-    "least rights, own certificates, events": [
-        *("--set", "server.database.grant=true", "--set", "server.eventsUrl=pulsar+ssl://log:6651"),
-        *("--set", "server.database.keys.migrate=migrate,server.database.keys.api=api"),
-        *("--set", "server.volumes[0].name=ca,server.volumes[0].secret.secretName=argosy-ca"),
-        *("--set", "server.volumeMounts[0].name=ca,server.volumeMounts[0].mountPath=/etc/argosy/ca"),
-        *("--set", "server.env[0].name=ARGOSY_SERVER_API_READER_COUNT", "--set-string", "server.env[0].value=4"),
-    ],
-    "combined": [
-        *("--set", "cluster.combined=true", "--set", "tracesEndpoint=http://collector:4317"),
-        *("--set", "cluster.executor.env[0].name=ARGOSY_CLUSTER_AGENT_IMAGE_TIMEOUT_S"),
-        *("--set-string", "cluster.executor.env[0].value=0"),
-    ],
-    "agent": ["--set", "cluster.agent.enabled=true,cluster.agent.durable=true", "--set", "cluster.combined=true"],
-    "agent inside": [
-        *("--set", "cluster.agent.enabled=true,cluster.agent.inside=true,cluster.agent.metrics=kubelet-page"),
-        *("--set", "cluster.combined=true"),
-    ],
-    "agent that asks kubelets": [
-        *("--set", "cluster.agent.enabled=true,cluster.agent.durable=true"),
-        *("--set", "cluster.agent.metrics=kubelet-summary"),
-        *("--set", "cluster.agent.env[0].name=ARGOSY_AGENT_METRICS_INTERVAL_S"),
-        *("--set-string", "cluster.agent.env[0].value=10"),
-    ],
-    "service accounts call": ["--set", "server.serviceAccounts=true"],
-    "kube-scheduler binds": ["--set", "cluster.binding=affinity"],
-    "named namespaces": ["--set", "cluster.executor.namespaces={science,training}"],
-    "named namespaces, combined": [
-        *("--set", "cluster.executor.namespaces={science,training}", "--set", "cluster.combined=true"),
-    ],
-    "agent binds": ["--set", "cluster.binding=subresource", "--set", "cluster.combined=true"],
-    "log and events on brokers of their own": [
-        *("--set", "server.eventLogUrl=pulsar://log:6650", "--set", "server.eventsUrl=pulsar://events:6650"),
-    ],
-    "own settings of sampler and executor": [
-        *("--set", "cluster.sampler.env[0].name=ARGOSY_SAMPLER_RETRY_MOST_S"),
-        *("--set-string", "cluster.sampler.env[0].value=1"),
-        *("--set", "cluster.executor.env[0].name=ARGOSY_EXECUTOR_QUOTA_TIMEOUT_S"),
-        *("--set-string", "cluster.executor.env[0].value=0"),
-        *("--set", "cluster.executor.volumes[0].name=ca,cluster.executor.volumes[0].secret.secretName=ca"),
-        *("--set", "cluster.executor.volumeMounts[0].name=ca,cluster.executor.volumeMounts[0].mountPath=/etc/ca"),
-    ],
-}
 CONFIGS: dict[str, type[Any]] = {
     "SERVER": ServerConfig, "SAMPLER": SamplerConfig, "EXECUTOR": ExecutorConfig, "CLUSTER_AGENT": ClusterAgentConfig,
     "AGENT": AgentConfig,
@@ -105,30 +57,6 @@ class WhoAmI(access_pb2_grpc.AccessServiceServicer):
     async def WhoAmI(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's name
         """Answer the caller's name."""
         return access_pb2.WhoAmIResponse(name=CALLER.get().principal.name)
-
-
-def say(line: str) -> None:
-    """Tell what takes long."""
-    sys.stderr.write(f"testbed: {line}\n")
-    sys.stderr.flush()
-
-
-@pytest.fixture(scope="module")
-def helm(note_part: Callable[[str, str], None]) -> str:
-    """Helm."""
-    path = find_helm(say)
-    done = subprocess.run([path, "version", "--short"], capture_output=True, text=True, check=True)
-    note_part("Helm", done.stdout.strip())
-    return path
-
-
-def render_chart(helm: str, *arguments: str) -> str:
-    """Return the chart's manifests."""
-    chart = str(DEPLOY / "helm" / "argosy")
-    command = [helm, "template", "argosy", chart, "-n", "argosy", "--kube-version", "1.33.0", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +88,8 @@ def take(cluster: KubeApi, manifests: str) -> list[dict[str, Any]]:
         if document["kind"] in {"Deployment", "Job"}
     ]
     # The namespace enforces the restricted level, so a pod that asks for more is refused here.
-    cluster.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=yaml.safe_dump_all(pods))
+    if pods:
+        cluster.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=yaml.safe_dump_all(pods))
     return documents
 
 
@@ -238,12 +167,6 @@ def test_executor_of_the_chart_sees_and_makes_in_named_namespaces_and_reads_no_s
         assert not any(may(verb, "secrets", name) for verb in ("get", "list", "create") for name in SERVED)
     finally:
         cluster.kubectl("delete", "-f", "-", stdin=yaml.safe_dump_all(rights))
-
-
-def documents_of(manifests: str, kind: str) -> dict[str, dict[str, Any]]:
-    """Return the documents of a kind by name."""
-    found = (document for document in yaml.safe_load_all(manifests) if document and document["kind"] == kind)
-    return {document["metadata"]["name"]: document for document in found}
 
 
 async def test_chart_comes_up_with_tls_and_asks_who_calls(helm: str, tmp_path: Path) -> None:
@@ -430,147 +353,6 @@ def test_base_of_the_cluster_agent_that_resizes_pods_gives_it_what_an_agent_may_
     assert load_config(CONFIGS["CLUSTER_AGENT"], [], values).agent.enabled
     assert len(container["env"]) - len(plain[deployment]["spec"]["template"]["spec"]["containers"][0]["env"]) == 2
     assert {key for key in plain.keys() | scaling.keys() if plain.get(key) != scaling.get(key)} == {role, deployment}
-
-
-def test_job_that_runs_something_else_has_another_name(helm: str) -> None:
-    """A job cannot be changed; where manifests are only rendered, every revision is the first."""
-    first, same, other = (
-        set(documents_of(render_chart(helm, "--set", f"image.tag=v{tag}"), "Job")) for tag in (1, 1, 2)
-    )
-    assert first == same
-    assert not first & other
-    assert {name.rpartition("-")[0] for name in first} == {"argosy-migrate"}
-
-
-def test_pods_have_what_is_set_for_all_and_what_is_set_for_them(helm: str) -> None:
-    """Values of a part come before those of all; replicas spread over nodes, and digests before tags."""
-    digest = "sha256:" + "0" * 64
-    rendered = render_chart(
-        helm,
-        *("--set", f"pods.priorityClassName=high,pods.annotations.team=batch,image.digests.server={digest}"),
-        *("--set", "server.leader.pods.priorityClassName=highest,pods.nodeSelector.disk=fast"),
-        *("--set-json", 'cluster.executor.pods.tolerations=[{"operator":"Exists"}]'),
-        *("--set-json", 'cluster.sampler.pods.affinity={"nodeAffinity":{}}'),
-    )
-    pods = {name: document["spec"]["template"] for name, document in documents_of(rendered, "Deployment").items()}
-    specs = {name.removeprefix("argosy-"): pod["spec"] for name, pod in pods.items()}
-    classes = {name: spec["priorityClassName"] for name, spec in specs.items()}
-    assert classes == {"api": "high", "leader": "highest", "sampler": "high", "executor": "high"}
-    assert [name for name, spec in specs.items() if "tolerations" in spec] == ["executor"]
-    assert [name for name, spec in specs.items() if "affinity" in spec] == ["sampler"]
-    assert all(spec["nodeSelector"] == {"disk": "fast"} for spec in specs.values())
-    for pod in pods.values():
-        assert pod["metadata"]["annotations"]["team"] == "batch"
-        assert pod["metadata"]["annotations"]["prometheus.io/scrape"] == "true"
-        (spread,) = pod["spec"]["topologySpreadConstraints"]
-        assert spread["labelSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
-    assert specs["api"]["containers"][0]["image"] == f"argosy/server@{digest}"
-    assert specs["executor"]["containers"][0]["image"].startswith("argosy/executor:")
-
-
-def test_monitor_finds_the_pods_of_the_release(helm: str) -> None:
-    """It is made where it is asked for, since clusters without the operator do not know the kind."""
-    assert not documents_of(render_chart(helm), "PodMonitor")
-    rendered = render_chart(helm, "--set", "monitors.create=true,monitors.labels.release=prometheus")
-    (monitor,) = documents_of(rendered, "PodMonitor").values()
-    assert monitor["metadata"]["labels"]["release"] == "prometheus"
-    named = set(monitor["spec"]["selector"]["matchExpressions"][0]["values"])
-    assert set(documents_of(rendered, "Deployment")) <= named
-
-
-@pytest.mark.parametrize(
-    ("chart", "part", "name", "binding"),
-    [
-        ("kube-scheduler binds", "executor", "ARGOSY_EXECUTOR_KUBERNETES_BINDING", "affinity"),
-        ("agent binds", "cluster-agent", "ARGOSY_CLUSTER_AGENT_KUBERNETES_BINDING", "subresource"),
-    ],
-)
-def test_chart_tells_the_executor_how_pods_get_their_node(
-    helm: str, *, chart: str, part: str, name: str, binding: str
-) -> None:
-    """The value of the chart becomes the setting; samplers have none."""
-    assert container_of(render_chart(helm, *CHARTS[chart]), part)["env"].count({"name": name, "value": binding}) == 1
-    if part == "executor":
-        sampler = container_of(render_chart(helm, *CHARTS[chart]), "sampler")
-        assert not [entry for entry in sampler["env"] if entry["name"].endswith("BINDING")]
-
-
-@pytest.mark.parametrize(
-    ("chart", "log", "events"),
-    [
-        ("log and events on brokers of their own", "pulsar://log:6650", "pulsar://events:6650"),
-        ("least rights, own certificates, events", "", "pulsar+ssl://log:6651"),
-        ("server", "pulsar://log:6650", ""),
-    ],
-    ids=["apart", "events alone", "log alone"],
-)
-def test_chart_makes_topics_of_log_and_events_where_each_belongs(
-    helm: str, *, chart: str, log: str, events: str
-) -> None:
-    """`setup-log` is told of both, and of events only where there are some."""
-    container = container_of(render_chart(helm, *CHARTS[chart]), "setup-log")
-    told = {entry["name"]: entry["value"] for entry in container["env"] if entry["name"].endswith("_URL")}
-    assert told == {"ARGOSY_SERVER_EVENT_LOG_URL": log, "ARGOSY_SERVER_EVENTS_URL": events}
-    assert ("--events" in container["args"]) is bool(events)
-
-
-def container_of(manifests: str, part: str) -> dict[str, Any]:
-    """Return the container of one of our pods, as manifests describe it."""
-    (container,) = (
-        container
-        for document in yaml.safe_load_all(manifests)
-        if document and document["kind"] in {"Deployment", "Job"}
-        if document["metadata"]["labels"]["app.kubernetes.io/name"] == f"argosy-{part}"
-        for container in document["spec"]["template"]["spec"]["containers"]
-    )
-    return dict(container)
-
-
-def test_chart_refuses_a_cluster_without_a_server(helm: str) -> None:
-    """A value that is missing or misspelt is named, not guessed."""
-    command = [helm, "template", "x", str(DEPLOY / "helm" / "argosy"), "--kube-version", "1.33.0", "--set"]
-    lonely = subprocess.run([*command, "server.enabled=false"], capture_output=True, text=True, check=False)
-    assert lonely.returncode != 0
-    assert "cluster.servers is empty" in lonely.stderr
-    misspelt = subprocess.run([*command, "cluster.nmae=x"], capture_output=True, text=True, check=False)
-    assert misspelt.returncode != 0
-    assert "nmae" in misspelt.stderr
-
-
-@pytest.mark.parametrize(("part", "name"), [("sampler", "RETRY_MOST_S"), ("executor", "QUOTA_TIMEOUT_S")])
-def test_chart_gives_sampler_and_executor_what_is_set_for_them(helm: str, part: str, name: str) -> None:
-    """Variables, volumes and mounts stand in the pods of the part that they were given to."""
-    documents = list(yaml.safe_load_all(render_chart(helm, *CHARTS["own settings of sampler and executor"])))
-    (pod,) = (
-        document["spec"]["template"]["spec"]
-        for document in documents
-        if document and document["kind"] == "Deployment" and document["metadata"]["name"] == f"argosy-{part}"
-    )
-    (container,) = pod["containers"]
-    assert f"ARGOSY_{part.upper()}_{name}" in {entry["name"] for entry in container["env"]}
-    own = {"ca"} if part == "executor" else set()
-    assert {volume["name"] for volume in pod["volumes"]} == {"tmp", "identity"} | own
-    assert {mount["name"] for mount in container["volumeMounts"]} == {"tmp", "identity"} | own
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "cluster.sampler.replicas=2",
-        "cluster.executor.replicas=1",
-        "server.api.serviceAccount=x",
-        "installation=Bad Name!",
-        "cluster.executor.namespaces={Science}",
-        "pool=-x",
-    ],
-)
-def test_chart_refuses_what_it_would_not_heed(helm: str, value: str) -> None:
-    """There is one sampler and one executor for a cluster, servers need no account, and names become labels."""
-    command = [helm, "template", "x", str(DEPLOY / "helm" / "argosy"), "--kube-version", "1.33.0", "--set", value]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert refused.returncode != 0
-    name = value.partition("=")[0].rpartition(".")[2]
-    assert name in refused.stderr
 
 
 @pytest.mark.parametrize(
