@@ -113,12 +113,13 @@ class Bed:
         return [entry["id"] for entry in json.loads(self("-o", "json", "submit", "-f", str(path)))]
 
     def submit_groups(
-        self, job_set: str, *groups: dict[str, Any], beside: tuple[dict[str, Any], ...] = ()
+        self, job_set: str, *groups: dict[str, Any], beside: tuple[dict[str, Any], ...] = (), **rules: str
     ) -> list[str]:
-        """Submit a distributed job and return its id."""
+        """Submit a distributed job, by rules of its spec, and return its id."""
         path = self.home / "groups.yaml"
-        spec = {"manifests": list(beside), "groups": list(groups)}
-        path.write_text(yaml.safe_dump({"queue": "science", "jobSet": job_set, "spec": spec}), encoding="utf-8")
+        spec = {"manifests": list(beside), "groups": list(groups), **rules}
+        document = {"queue": "science", "jobSet": job_set, "spec": spec}
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
         return [entry["id"] for entry in json.loads(self("-o", "json", "submit", "-f", str(path)))]
 
     def job(self, job_id: str) -> dict[str, Any]:
@@ -327,6 +328,36 @@ def test_members_of_a_distributed_job_start_in_order_and_know_their_peers(bed: B
     ]
     assert bed("logs", job_id, "--member", "2", "-f").split()[0] == pods["2"]["metadata"]["name"]
     assert bed.await_state(job_id, "succeeded", "failed")["state"] == "succeeded"
+
+
+def test_member_that_is_replaced_is_found_at_the_address_of_the_first_one(bed: Bed) -> None:
+    """Its peers know one address for it, whose service finds the new pod and no other; they themselves run on."""
+    (job_id,) = bed.submit_groups("replaced", group("work", 2, pod()), memberFailure="replace")
+
+    def members() -> dict[str, dict[str, Any]]:
+        pods = [one for one in bed.objects("pods", job_id) if "deletionTimestamp" not in one["metadata"]]
+        return {environment(one)["ARGOSY_MEMBER"]: one for one in pods}
+
+    until(lambda: len(members()) == 2 and all(one["status"].get("phase") == "Running" for one in members().values()))
+    first = members()
+    lost = first["1"]["metadata"]
+    bed.api.kubectl("delete", "pod", lost["name"], "-n", lost["namespace"], "--grace-period=1", "--wait=false")
+    until(lambda: len(members()) == 2 and members()["1"]["metadata"]["uid"] != first["1"]["metadata"]["uid"])
+    now = members()
+    assert now["0"]["metadata"]["uid"] == first["0"]["metadata"]["uid"]
+    peers = environment(first["0"])["ARGOSY_PEERS"]
+    assert {environment(one)["ARGOSY_PEERS"] for one in now.values()} == {peers}
+    address = peers.split(",")[1]
+    assert now["1"]["spec"]["hostname"] == address
+    until(lambda: address in {one["metadata"]["name"] for one in bed.objects("services", job_id)})
+    (service,) = [one for one in bed.objects("services", job_id) if one["metadata"]["name"] == address]
+    selector = ",".join(f"{key}={value}" for key, value in service["spec"]["selector"].items())
+    found = bed.api.kubectl("get", "pods", "-A", "-o", "name", "-l", selector).split()
+    assert found == [f"pod/{now['1']['metadata']['name']}"]
+    assert {run["attempt"] for run in bed.job(job_id)["runs"]} == {1}
+    bed("cancel", job_id, "-y")
+    bed.await_state(job_id, "cancelled")
+    until(lambda: not bed.objects("pods", job_id) and not bed.objects("services", job_id))
 
 
 def test_member_that_fails_ends_its_job_and_every_object(bed: Bed) -> None:
