@@ -53,6 +53,7 @@ NOT_YET = {
     "argosy_autoscaled_pods",
     "argosy_pod_resizes_total",
     "argosy_usage_failures_total",
+    "argosy_contract_answers_total",
     "argosy_delegated_placements_total",
     "argosy_returned_placements_total",
 }

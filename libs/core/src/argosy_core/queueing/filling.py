@@ -1,8 +1,9 @@
 """Progressive filling: in what order jobs of several queues get their turn.
 
 The rule is a loop: of all queues with work, take the one whose flow divided by weight would be smallest if its head
-were scheduled (ties: less flow by weight until now, so that more queues than cores take turns, then in an order of ids
-that is another one in each round; queues of weight 0 after all others), try that head, repeat. Flow if scheduled is the
+were scheduled (ties: less flow by weight until now, so that more queues than cores take turns, then queues that hold
+nothing, in an order of ids that is another one in each round, then the smaller id; queues of weight 0 after all
+others), try that head, repeat. Flow if scheduled is the
 flow formula at this moment with the job in the usage: `max(flow, usage + job)`. A job that finds a place raises its
 queue's usage for what follows. One that finds none raises nothing: its class is exhausted, and the next job of another
 class is its queue's head.
@@ -120,7 +121,9 @@ def _ranks(queues: FillingQueues) -> Int64s:
     of, ids = queues.tree or queues, queues.tree.entity_id if queues.tree else queues.queue_id
     shares = flow_keys(of.flow, of.usage, of.weight)
     ranks = np.empty(shares.size, dtype=np.int64)
-    ranks[np.lexsort((ids, _shuffled(ids, queues.turn), shares))] = np.arange(shares.size)
+    # Among those that hold nothing alone: it is they whom the same order would pass over again and again.
+    mixed = np.where(of.usage > 0, np.iinfo(np.uint64).max, _shuffled(ids, queues.turn))
+    ranks[np.lexsort((ids, mixed, shares))] = np.arange(shares.size)
     return ranks
 
 

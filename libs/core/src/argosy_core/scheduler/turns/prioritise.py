@@ -5,6 +5,7 @@ Source: 003 "Global prioritisation", "Scheduler architecture"; design section 7,
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -335,4 +336,5 @@ def _first_below(state: PoolState, wanted: Bools, usage: Int64s, chosen: list[in
         return -1
     slots = slots[positions]
     jobs = Filled(slots=slots, rows=positions, usage=state.job_usage(slots), classes=live.class_index[slots])
-    return int(slots[next_turn(queues_of(state, rows, usage), jobs)])
+    # Ties go by id in every round: of queues with equal flow another head each time would never be promised a start.
+    return int(slots[next_turn(replace(queues_of(state, rows, usage), turn=0), jobs)])
