@@ -83,8 +83,9 @@ class _World:
                 if line:
                     after = usage[row : row + 1] + self.sizes[line[0]]
                     key = flow_keys(queues.flow[row : row + 1], after, queues.weight[row : row + 1])[0]
-                    turns.append((queues.weight[row] <= 0, key, until_now[row], queues.queue_id[row], row))
-            row = min(turns)[4]
+                    tie = until_now[row], queues.usage[row] > 0, queues.queue_id[row]
+                    turns.append((queues.weight[row] <= 0, key, *tie, row))
+            row = min(turns)[-1]
             job = lines[row][0]
             if place(job, int(self.classes[job])):
                 placed.append(lines[row].pop(0))
