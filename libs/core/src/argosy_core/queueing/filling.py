@@ -73,7 +73,7 @@ class FillingQueues:
     tree: QueueTree | None = None
     """What stands above the queues, which are its leaves; None if they all stand side by side."""
     turn: int = 0
-    """Number of the round: by ids alone the same queues would win each tie. In round 0 the smaller id does."""
+    """Number of the round: by ids alone the same queues that hold nothing would win each tie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
