@@ -69,6 +69,38 @@ def test_simulate_stops_jobs_at_the_times_that_users_asked_for_if_these_are_limi
     assert report_of(offline(*arguments, "--time-limits", "--estimates", "exact"))["states"] == {"succeeded": 2}
 
 
+def test_jobs_come_and_end_at_multiples_of_the_resolution(offline: Argosy, trace: Path) -> None:
+    """Runs of 100, 300 and 50 s at 60 s end at 120, 300 and, begun at 120 with the first one's end, at 180 s."""
+    arguments = ("simulate", str(trace), "--nodes", NODES, "-o", "json")
+    report = report_of(offline(*arguments, "--resolution", "60"))
+    assert report["states"] == {"succeeded": 3}
+    assert 120.0 <= report["wait_s"]["max"] < 130.0
+    assert any("multiples of 60 s" in note for note in report["notes"])
+    same = report_of(offline(*arguments, "--resolution", "0"))["settings"]["event hash"]
+    assert same == report_of(offline(*arguments))["settings"]["event hash"]
+
+
+def test_a_coarse_resolution_needs_few_rounds() -> None:
+    """300 jobs within an hour, at half an hour's resolution: three moments, and a few rounds at each."""
+    workload = make_workload(1, submit_s=[12.0 * number for number in range(300)])
+    nodes = uniform_nodes("10x64cpu", cluster_count=1)
+    exact, coarse = (simulate(workload, nodes, beside=Beside(resolution_s=step_s)) for step_s in (0.0, 1800.0))
+    assert exact.counters["rounds"] > 250
+    assert coarse.counters["rounds"] < 30
+    ends = coarse.records.finished_s
+    assert np.isfinite(ends).all()
+    late_s = ends % 1800.0
+    assert (late_s < 5.0).all(), "news of an end takes seconds at most"
+
+
+def test_a_run_within_its_limit_is_not_stopped_because_time_is_coarse(offline: Argosy, tmp_path: Path) -> None:
+    """It asks for 100 s, takes 99, and at a resolution of 60 s seems to take 120."""
+    path = tmp_path / "limited.swf"
+    path.write_text("1 0 -1 99 2 -1 -1 -1 100 -1 1 -1 -1 -1 0 -1 -1 -1\n")
+    arguments = ("simulate", str(path), "--nodes", NODES, "--time-limits", "--resolution", "60", "-o", "json")
+    assert report_of(offline(*arguments))["states"] == {"succeeded": 1}
+
+
 def test_simulate_says_the_same_hash_for_the_same_seed(offline: Argosy, trace: Path) -> None:
     """Equal input and seed: equal events; another seed: others."""
     hashes = [

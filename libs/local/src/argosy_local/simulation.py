@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -53,21 +54,25 @@ _TELL_PERIOD_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """What happens beside the jobs."""
+    """What happens beside the jobs, and how finely time is told."""
 
     lost: LostNode | None = None
     """A node that goes from the mesh with what runs there, and does not come back."""
     scaling: ScalingPlan | None = None
     """What pods use, so that agents resize them; None for pods that keep what they ask for."""
+    resolution_s: float = 0.0
+    """Jobs come and pods end at multiples of so many seconds, the nearest ones, so that many are decided at once; 0 for
+    as the workload says. Waits are then right to about so many seconds. First come, first served is always exact."""
 
     @staticmethod
-    def of(lost: LostNode | None, usage: tuple[Path, float] | None) -> Beside:
+    def of(lost: LostNode | None, usage: tuple[Path, float] | None, resolution_s: float = 0.0) -> Beside:
         """Return what happens if pods use what a file says, None if none does, by steps of so many seconds.
 
         Raises:
             InvalidRequest: The file cannot be read, or says no uses.
         """
-        return Beside(lost=lost, scaling=usage and ScalingPlan(uses=read_usage(usage[0]), step_s=usage[1]))
+        scaling = usage and ScalingPlan(uses=read_usage(usage[0]), step_s=usage[1])
+        return Beside(lost=lost, scaling=scaling, resolution_s=resolution_s)
 
 
 _NOTHING_BESIDE = Beside()
@@ -122,7 +127,7 @@ def simulate(
         seed: Source of all chance; first come, first served draws nothing.
         tell: Is told the progress now and then.
         round_settings: Settings of the mesh's rounds that are not those for traces, by name, as job_order.
-        beside: What else happens.
+        beside: What else happens, and how finely time is told.
 
     Raises:
         InvalidRequest: No such scheduler, a job fits no node, or pods are to be resized where there is no mesh.
@@ -131,7 +136,7 @@ def simulate(
     if scheduler not in SCHEDULERS:
         raise InvalidRequest(f"{scheduler!r} is no scheduler; known are {', '.join(SCHEDULERS)}")
     started_s = time.perf_counter()
-    lost, scaling = beside.lost, beside.scaling
+    lost, scaling, resolution_s = beside.lost, beside.scaling, beside.resolution_s
     if scheduler == "fcfs" and scaling is not None:
         raise InvalidRequest("first come, first served resizes no pods; leave out what they use, or take the mesh")
     if scheduler == "fcfs":
@@ -146,10 +151,11 @@ def simulate(
         )
     if len(without_impossible(workload, nodes)) < len(workload):
         raise InvalidRequest("there are jobs that fit no node; they would wait for ever")
+    workload = _at_resolution(workload, resolution_s)
     settings = WorldSettings.for_traces()
     rounds = replace(settings.leader.round, **(round_settings or {}))
-    settings = replace(settings, leader=replace(settings.leader, round=rounds))
-    world = World(replace(_plan(workload, nodes), scaling=scaling), seed=seed, settings=settings)
+    settings = replace(settings, leader=replace(settings.leader, round=rounds), resolution_s=resolution_s)
+    world = World(replace(_plan(workload, nodes, resolution_s), scaling=scaling), seed=seed, settings=settings)
     if lost is not None:
         world.lose_node(lost.cluster, lost.node, lost.after_s)
     witness = _Witness(tell)
@@ -216,7 +222,14 @@ def _cores(millicores: npt.NDArray[np.float64]) -> tuple[float, ...]:
     return tuple((millicores / _MILLICORES).tolist())
 
 
-def _plan(workload: Workload, nodes: NodeSet) -> WorldPlan:
+def _at_resolution(workload: Workload, resolution_s: float) -> Workload:
+    """Return a workload whose jobs come at the nearest multiples of so many seconds; as it is if those are 0."""
+    if not resolution_s:
+        return workload
+    return replace(workload, submit_s=np.round(workload.submit_s / resolution_s) * resolution_s)
+
+
+def _plan(workload: Workload, nodes: NodeSet, resolution_s: float) -> WorldPlan:
     """Return the world of a workload; a queue's jobs of one job set are one job set of the world."""
     clusters = []
     for cluster in nodes.clusters:
@@ -246,19 +259,24 @@ def _plan(workload: Workload, nodes: NodeSet) -> WorldPlan:
         priority=workload.priority,
         exit_code=zeros,
         layout=zeros,
-        options=_options(workload),
+        options=_options(workload, late_s=_NEWS_S + math.ceil(resolution_s)),
         submitter=workload.user,
     )
 
 
-def _options(workload: Workload) -> JobOptions | None:
-    """Return the estimates and lifetimes of a workload as jobs have them, None if there are none."""
+def _options(workload: Workload, *, late_s: int) -> JobOptions | None:
+    """Return the estimates and lifetimes of a workload as jobs have them, None if there are none.
+
+    Args:
+        workload: The workload.
+        late_s: How much longer than its limit a run may seem to take.
+    """
     if np.isnan(workload.estimate_s).all() and np.isnan(workload.lifetime_s).all():
         return None
     estimate_s, nothing = workload.estimates_s(), JobOptions.unset(len(workload))
     limit_s = nothing.time_limit_s
     if workload.estimates_are_limits:
-        limit_s = estimate_s + (estimate_s >= 0) * np.int32(_NEWS_S)
+        limit_s = estimate_s + (estimate_s >= 0) * np.int32(late_s)
     return replace(nothing, estimate_s=estimate_s, time_limit_s=limit_s, lifetime_s=workload.lifetimes_s())
 
 

@@ -389,7 +389,14 @@ class ClusterActor(Process):
         self.on_start()
         run_s = self._book.run_s(handle, position)
         if np.isfinite(run_s):
-            self._agenda.after(run_s, self, self._finish, key, uid)
+            self._agenda.at(self._end_us(run_s), self, self._finish, key, uid)
+
+    def _end_us(self, run_s: float) -> int:
+        """Return when a pod that starts now and runs so long ends, at the world's resolution."""
+        end_us, step_us = self._agenda.now_us + round(run_s * 1e6), round(self._settings.resolution_s * 1e6)
+        if not step_us:
+            return end_us
+        return self._agenda.start_us + round((end_us - self._agenda.start_us) / step_us) * step_us
 
     def _finish(self, key: Key, uid: int) -> None:
         """Let a pod end by itself."""

@@ -66,6 +66,9 @@ class WorldSettings:
     """How long an executor may act after its last confirmation."""
     keep_finished_s: float = 60.0
     """How long finished pods stay on their cluster."""
+    resolution_s: float = 0.0
+    """Pods end at the nearest multiple of it, so that many ends are heard of, and decided on, at once; 0 for as they
+    come. Nobody's run is longer or shorter than that by more than half of it, and on average by nothing."""
     check_steps: int = 1
     """After how many events the memories are checked; 0 only at the end."""
     max_steps: int = 50_000_000
@@ -104,6 +107,8 @@ class WorldSettings:
             value = getattr(self, name)
             if isinstance(value, tuple) and not 0.0 <= value[0] <= value[1]:
                 raise InvalidRequest(f"{name} is {value}; it must ascend from 0 or more")
+        if not 0.0 <= self.resolution_s < float("inf"):
+            raise InvalidRequest(f"resolution_s is {self.resolution_s}; it must be a number of seconds, 0 or more")
         if self.check_steps < 0 or self.max_steps < 1:
             raise InvalidRequest("check_steps must be 0 or more, max_steps 1 or more")
         if self.heartbeat_s <= 0 or self.fence_s < 3 * self.heartbeat_s:

@@ -16,8 +16,7 @@ from argosy_cli.progress import CountsDisplay
 from argosy_cli.trace_options import trace_options
 
 if TYPE_CHECKING:
-    from argosy_local.lost_node import LostNode
-    from argosy_local.simulation import Progress, Simulated
+    from argosy_local.simulation import Beside, Progress, Simulated
     from argosy_workload.report import Report
 
 __all__ = ["simulate"]
@@ -55,6 +54,17 @@ _usage_option = click.option(
 )
 
 
+_resolution_option = click.option(
+    "--resolution",
+    "resolution_s",
+    type=click.FloatRange(0.0, 86_400.0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Jobs come and end at multiples of so many seconds, so that many are decided at once: quicker, with waits "
+    "right to about so many seconds.",
+)
+
+
 @click.command()
 @click.argument("trace", required=False, default="")
 @trace_options
@@ -68,6 +78,7 @@ _usage_option = click.option(
 @_order_option
 @_set_option
 @_usage_option
+@_resolution_option
 @click.option(
     "--report",
     "report_path",
@@ -87,7 +98,7 @@ def simulate(
     changes: tuple[str, ...],
     quiet: bool,
     report_path: Path | None,
-    **choice: Any,  # noqa: ANN401 - `usage`, and fields of TraceChoice
+    **choice: Any,  # noqa: ANN401 - `usage`, `resolution_s`, and fields of TraceChoice
 ) -> int:
     """Run the trace TRACE in virtual time and report: leader, samplers, executors and clusters without a network.
 
@@ -105,11 +116,11 @@ def simulate(
     from argosy_workload.report import add_first_come, build_report
 
     check_report_path(report_path)
-    usage = choice.pop("usage")
+    usage, resolution_s = choice.pop("usage"), choice.pop("resolution_s")
     chosen = TraceChoice(trace=trace or CONTENDED, **choice)
     workload, node_set = read_workload(chosen)
     shown = is_demo(chosen.trace) and scheduler != "fcfs"
-    beside = Beside.of(lost_node_of(node_set) if shown else None, usage)
+    beside = Beside.of(lost_node_of(node_set) if shown else None, usage, 0.0 if scheduler == "fcfs" else resolution_s)
     title = f"Simulation of {Path(chosen.trace).name}, {scheduler}"
     round_settings = {"job_order": job_order, **(ROUND_SETTINGS if shown else {}), **_round_changes(changes)}
     with CountsDisplay(title, live=not quiet, total=len(workload), line_period_s=_LINE_PERIOD_S) as display:
@@ -127,13 +138,12 @@ def simulate(
         node_set,
         title=title,
         counters=done.counters,
-        notes=_notes(done, beside.lost),
+        notes=_notes(done, beside),
         settings={**_texts(round_settings), **_settings(done, scheduler, chosen.seed)},
     )
-    report = replace(report, scaling=done.scaling)
     if scheduler != "fcfs" and done.is_complete:
         report = add_first_come(report, workload, node_set)
-    _show(context, report, report_path)
+    _show(context, replace(report, scaling=done.scaling), report_path)
     return ExitCode.OK if done.is_complete else ExitCode.INTERRUPTED
 
 
@@ -191,13 +201,15 @@ def _teller(display: CountsDisplay, total: int) -> Progress:
     return tell
 
 
-def _notes(done: Simulated, lost: LostNode | None) -> tuple[str, ...]:
+def _notes(done: Simulated, beside: Beside) -> tuple[str, ...]:
     """Return what must be known of a simulation."""
     stopped = f"Stopped by the user after {done.virtual_s:,.0f} virtual seconds."
     asked = "Pods are resized: utilisation and shares count what jobs asked for, which may be more than there is."
+    coarse = f"Jobs come and end at multiples of {beside.resolution_s:g} s: waits are right to about so much."
     return (
         *(() if done.is_complete else (stopped,)),
-        *(() if lost is None else (lost.describe(),)),
+        *((coarse,) if beside.resolution_s else ()),
+        *(() if beside.lost is None else (beside.lost.describe(),)),
         *(() if done.scaling is None else (asked,)),
     )
 
