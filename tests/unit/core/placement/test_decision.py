@@ -115,6 +115,53 @@ def test_further_candidates_of_two_classes_are_different_nodes_while_there_are_e
     assert sorted(node for _, node in first + second) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("room", [2, 9])
+def test_among_many_a_further_candidate_is_one_runs_alone_and_of_its_cluster(room: int, seed: int) -> None:
+    """Whatever room it has; each of two clusters has forty, and twelve runs get two each."""
+    nodes = dict.fromkeys(range(40), room)
+    offered = [(node, 99 - node) for node in nodes]
+    pool = pool_of([1], (0, [0], answer(nodes, offered)), (1, [0], answer(nodes, offered)))
+    candidates = run(pool, *[0] * 12, seed=seed)
+    assert all(len(one) == 3 for one in candidates)
+    others = [entry for one in candidates for entry in one[1:]]
+    assert len(set(others)) == len(others) == 24
+    assert all(cluster == one[0][0] for one in candidates for cluster, _ in one[1:])
+    assert all(one[1:] == sorted(one[1:]) for one in candidates), "best first"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_further_candidates_of_many_runs_are_shared_once_each_node_is_some_runs(seed: int) -> None:
+    """Twelve nodes with room for all: the first six runs have them alone, and nobody goes without."""
+    nodes = dict.fromkeys(range(12), 60)
+    pool = pool_of([1], (0, [0], answer(nodes, [(node, 99 - node) for node in nodes])))
+    candidates = run(pool, *[0] * 20, seed=seed)
+    assert all(len({node for _, node in one}) == 3 for one in candidates)
+    counts = np.bincount([node for one in candidates for _, node in one[1:]], minlength=12)
+    assert counts.min() >= 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_few_nodes_of_a_cluster_are_one_runs_alone_beside_many_of_another(seed: int) -> None:
+    """All first choices are the best node; the five others of its cluster, among sixty-six, go to the five runs."""
+    few, many = dict.fromkeys(range(6), 60), dict.fromkeys(range(60), 60)
+    pool = pool_of(
+        [1],
+        (0, [0], answer(few, [(node, 999 - node) for node in few])),
+        (1, [0], answer(many, [(node, 99 - node) for node in many])),
+        profile=PACK,
+    )
+    candidates = run(pool, *[0] * 5, m=2, seed=seed)
+    assert [one[0] for one in candidates] == [(0, 0)] * 5
+    assert sorted(one[1] for one in candidates) == [(0, node) for node in range(1, 6)]
+
+
+def test_what_another_class_was_given_is_a_further_candidate_of_those_that_have_no_other() -> None:
+    """All classes look at the room that first choices left, before any of them is given some."""
+    pool = pool_of([1, 1], (0, [0, 1], answer({1: 1, 2: 1, 3: 1}, [(1, 90), (3, 10)], [(2, 90), (3, 10)])))
+    assert run(pool, 0, 1, m=2) == [[(0, 1), (0, 3)], [(0, 2), (0, 3)]]
+
+
 def test_further_candidates_are_shared_where_there_are_not_enough() -> None:
     """A node that holds more than one is a candidate of several; what first choices fill is none's."""
     pool = pool_of([1], (0, [0], answer({1: 1, 2: 1, 3: 1}, [(1, 90), (2, 80), (3, 10)])))

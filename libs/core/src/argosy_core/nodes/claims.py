@@ -25,6 +25,14 @@ class PortClaims:
         """Start with nothing held."""
         self._held: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
 
+    def copy(self) -> PortClaims:
+        """Return the claims as they are now."""
+        copied = PortClaims()
+        copied._held = {
+            port: {place: dict(held) for place, held in places.items()} for port, places in self._held.items()
+        }
+        return copied
+
     def take(self, place: int, ports: Iterable[HostPort]) -> None:
         """Note that one more pod holds ports of a place, whether they clash with others or not."""
         for port in ports:

@@ -34,6 +34,10 @@ class Room:
         self.width = width
         self.claims = claims or PortClaims()
 
+    def copy(self) -> Room:
+        """Return what is left now, which later changes leave alone."""
+        return Room(self.free.copy(), self.width, self.claims.copy())
+
     def fits(self, place: int, asked: Asked, ports: Sequence[HostPort] = ()) -> bool:
         """Return whether what is left at a place holds a pod. A resource that is not asked for may be short.
 
