@@ -213,14 +213,13 @@ class _Spares:
         if size <= _FEW:
             return places
         entries, room, cluster, tries = looks.pool.entries, looks.pool.room, looks.cluster, _TRIES * (count - 1)
-        own = cluster[chosen[0]]
-        stock = looks.draw(tries)
+        first = chosen[0]
+        own, stock = cluster[first], looks.draw(tries)
         for _ in range(tries):
             place = begin + int(stock.pop() * size)
             entry = entries[place]
-            if cluster[entry] != own or entry in given or entry == chosen[0]:
-                continue
-            if room.fits(entry, queue.asked, queue.ports):
+            is_free = cluster[entry] == own and entry != first and entry not in given
+            if is_free and room.fits(entry, queue.asked, queue.ports):
                 room.take(entry, queue.asked, queue.ports)
                 given.add(entry)
                 chosen.append(entry)

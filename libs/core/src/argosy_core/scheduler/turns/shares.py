@@ -218,12 +218,9 @@ def _amounts(state: PoolState, capacity: Int64s) -> tuple[Int64s, Floats]:
     requested = np.zeros(shape, dtype=np.int64)
     np.add.at(requested, owner, of_kind * counts[:, None])
     able = _fits_somewhere(state, of_kind)
-    parts, part = np.unique(
-        np.column_stack([owner[able], np.packbits(of_kind[able] > 0, axis=1).astype(np.int64)]),
-        axis=0,
-        return_inverse=True,
-    )
-    part = part.reshape(-1)
+    asked = _resources_asked(of_kind[able])
+    _, first_of, part = np.unique(owner[able] * (asked.size + 1) + asked, return_index=True, return_inverse=True)
+    parts = np.column_stack([owner[able][first_of], asked[first_of]])
     demands = np.zeros((len(parts), capacity.size))
     np.add.at(demands, part, (of_kind[able] * counts[able, None]).astype(np.float64))
     usage = np.bincount(part, state.job_usage(slots[first])[able] * counts[able], len(parts)) / MICRO
@@ -231,6 +228,14 @@ def _amounts(state: PoolState, capacity: Int64s) -> tuple[Int64s, Floats]:
     entitled = np.zeros(shape)
     np.add.at(entitled, parts[:, 0], demands * given[:, None])
     return requested, entitled
+
+
+def _resources_asked(vectors: Int64s) -> Int64s:
+    """Return numbers from 0 on, equal for vectors that ask for the same resources: several times as quick as rows."""
+    number = np.zeros(len(vectors), dtype=np.int64)
+    for marks in np.packbits(vectors > 0, axis=1).T:
+        _, number = np.unique(number << 8 | marks, return_inverse=True)
+    return number
 
 
 def fair_shares(state: PoolState, usage: Int64s) -> tuple[Int64s, Int64s, Floats, Floats]:
