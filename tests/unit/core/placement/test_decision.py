@@ -116,18 +116,31 @@ def test_further_candidates_of_two_classes_are_different_nodes_while_there_are_e
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("node_count", "run_count"), [(13, 4), (40, 4), (40, 12)])
 @pytest.mark.parametrize("room", [2, 9])
-def test_among_many_a_further_candidate_is_one_runs_alone_and_of_its_cluster(room: int, seed: int) -> None:
-    """Whatever room it has; each of two clusters has forty, and twelve runs get two each."""
-    nodes = dict.fromkeys(range(40), room)
+def test_among_many_a_further_candidate_is_one_runs_alone_and_of_its_cluster(
+    room: int, node_count: int, run_count: int, seed: int
+) -> None:
+    """Whatever room it has; each of two clusters has enough for two more for each run."""
+    nodes = dict.fromkeys(range(node_count), room)
     offered = [(node, 99 - node) for node in nodes]
     pool = pool_of([1], (0, [0], answer(nodes, offered)), (1, [0], answer(nodes, offered)))
-    candidates = run(pool, *[0] * 12, seed=seed)
+    candidates = run(pool, *[0] * run_count, seed=seed)
     assert all(len(one) == 3 for one in candidates)
     others = [entry for one in candidates for entry in one[1:]]
-    assert len(set(others)) == len(others) == 24
+    assert len(set(others)) == len(others) == 2 * run_count
     assert all(cluster == one[0][0] for one in candidates for cluster, _ in one[1:])
     assert all(one[1:] == sorted(one[1:]) for one in candidates), "best first"
+
+
+def test_a_runs_first_choice_stays_there_as_a_further_candidate_of_others() -> None:
+    """Ten nodes with room for all, each the first of one run: at most the last run finds but its own left."""
+    nodes = dict.fromkeys(range(10), 9)
+    for seed in range(30):
+        pool = pool_of([1], (0, [0], answer(nodes, [(node, 50) for node in nodes])))
+        candidates = run(pool, *[0] * 10, m=2, seed=seed)
+        assert len({one[0] for one in candidates}) == 10
+        assert len({one[1] for one in candidates}) >= 9
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -142,8 +155,9 @@ def test_further_candidates_of_many_runs_are_shared_once_each_node_is_some_runs(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_few_nodes_of_a_cluster_are_one_runs_alone_beside_many_of_another(seed: int) -> None:
-    """All first choices are the best node; the five others of its cluster, among sixty-six, go to the five runs."""
+@pytest.mark.parametrize("run_count", [4, 5])
+def test_few_nodes_of_a_cluster_are_one_runs_alone_beside_many_of_another(run_count: int, seed: int) -> None:
+    """All first choices are the best node; the five others of its cluster, among sixty-six, go to one run each."""
     few, many = dict.fromkeys(range(6), 60), dict.fromkeys(range(60), 60)
     pool = pool_of(
         [1],
@@ -151,9 +165,10 @@ def test_few_nodes_of_a_cluster_are_one_runs_alone_beside_many_of_another(seed: 
         (1, [0], answer(many, [(node, 99 - node) for node in many])),
         profile=PACK,
     )
-    candidates = run(pool, *[0] * 5, m=2, seed=seed)
-    assert [one[0] for one in candidates] == [(0, 0)] * 5
-    assert sorted(one[1] for one in candidates) == [(0, node) for node in range(1, 6)]
+    candidates = run(pool, *[0] * run_count, m=2, seed=seed)
+    assert [one[0] for one in candidates] == [(0, 0)] * run_count
+    assert {cluster for cluster, _ in (one[1] for one in candidates)} == {0}
+    assert len({one[1] for one in candidates} - {(0, 0)}) == run_count
 
 
 def test_what_another_class_was_given_is_a_further_candidate_of_those_that_have_no_other() -> None:

@@ -164,6 +164,8 @@ class CandidatePool:
         """Keys of all candidates, by class, ascending within it: best first."""
         self.entries: list[int] = []
         """Entry of each key."""
+        self.entry_column = np.zeros(0, np.int32)
+        """The same as an array."""
         self.faults: dict[int, Fault] = {}
         """By class id, once decided upon: which plugin turned the whole class away, and why."""
 
@@ -219,7 +221,8 @@ class CandidatePool:
         keys = (-steps << _TIE_BITS) | self._ties(rows, entry, rng)
         order = np.argsort(keys) if keep is None else true_places(keep)[np.argsort(keys[keep])]
         order = order[np.argsort(rows[order], kind="stable")]
-        self.keys, self.entries = keys[order].tolist(), entry[order].tolist()
+        self.entry_column = entry[order]
+        self.keys, self.entries = keys[order].tolist(), self.entry_column.tolist()
         return self._split(rows[order])
 
     def _ties(self, rows: Int32s, entry: Int32s, rng: np.random.Generator) -> Int64s:

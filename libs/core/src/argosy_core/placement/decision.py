@@ -9,6 +9,7 @@ Source: seed 000 "Decision Phase"; design section 5, "Round" 3.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -16,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import find_begins
 from argosy_core.errors import InvalidRequest
 from argosy_core.placement.candidates import CandidatePool, CandidateQueue, choose, choose_first
 
@@ -31,6 +33,8 @@ _DRAWS: Final = 512
 """Random numbers that are drawn at once."""
 _FEW: Final = 8
 """So few candidates of a class are all looked at."""
+_FEW_RUNS: Final = 4
+"""For so many runs of a class, further candidates are drawn; for more, all are put in order at once."""
 _TRIES: Final = 12
 """Draws for each further candidate before all are looked at: of ten clusters half are asked, so one draw in five hits
 the cluster of the first candidate, and 12 find none in 7 % of cases while every node has room."""
@@ -129,13 +133,14 @@ class Decider:
         # was asked about before it.
         spares: dict[int, _Spares] = {}
         looks = _Looks(self._pool, self._rng) if self._lacking else None
+        run_counts = Counter([class_id for _, class_id in self._lacking])
         for run, class_id in self._lacking:
             spare = spares.get(class_id)
             if spare is None:
                 queue = self._pool.queue(class_id, self._rng)
                 assert queue is not None
                 assert looks is not None
-                spare = spares[class_id] = _Spares(queue, looks)
+                spare = spares[class_id] = _Spares(queue, looks, run_counts[class_id])
             spare.add(self._chosen[run], self._count)
         self._lacking.clear()
         pool, sizes = self._pool, [len(entries) for entries in self._chosen]
@@ -176,45 +181,54 @@ class _Spares:
     Args:
         queue: Candidates of the class.
         looks: What all classes share.
+        run_count: For how many runs they are.
 
-    Complexity: O(m) draws a run while most candidates have room; else O(candidates of the class), once.
+    Complexity: O(m) draws a run for a few runs while most candidates have room. Else the candidates of the class are
+    put in order once, in NumPy, and a run costs O(m).
     """
 
-    def __init__(self, queue: CandidateQueue, looks: _Looks) -> None:
+    def __init__(self, queue: CandidateQueue, looks: _Looks, run_count: int) -> None:
         """Start with none given."""
         self._queue = queue
         self._looks = looks
+        self._draws = run_count <= _FEW_RUNS and queue.end - queue.begin > _FEW
         self._given: set[int] = set()
-        """Entries that runs have been given."""
-        self._rest: _Rest | None = None
-        """All that have not been given, once draws find too few."""
+        """Entries that runs have been given by draws."""
+        self._clusters: dict[int, list[int]] | None = None
+        """Places of those that have not been given, by cluster and in random order; None while they are drawn."""
+        self._shared: list[int] | None = None
+        """Places of all that first choices leave room on, once there are not enough for each run to have its own."""
+        self._next = 0
 
     def add(self, chosen: list[int], count: int) -> None:
         """Give a run candidates until it has `count`, best first: its own, and then what others have as well.
 
         Those of its first one's cluster come before others.
         """
-        if self._rest is None:
-            places = self._draw(chosen, count)
-            if len(chosen) == count:
-                places.sort()
-                entries = self._looks.pool.entries
-                chosen[1:] = [entries[place] for place in places]
-                return
-            self._rest = _Rest(self._queue, self._looks, self._given)
-        self._rest.add(chosen, count)
-        chosen[1:] = sorted(chosen[1:], key=self._rest.rank.__getitem__)
+        first, places = chosen[0], list[int]()
+        own = self._looks.cluster[first]
+        if self._draws:
+            self._draw(first, own, places, count - 1)
+        if len(places) < count - 1:
+            self._draws = False
+            if self._clusters is None:
+                self._clusters = self._in_order()
+            if own in self._clusters:
+                self._take(own, first, places, count - 1)
+            if len(places) < count - 1:
+                for cluster in list(self._clusters):
+                    self._take(cluster, first, places, count - 1)
+                self._share(first, places, count - 1)
+        places.sort()
+        entries = self._looks.pool.entries
+        chosen[1:] = [entries[place] for place in places]
 
-    def _draw(self, chosen: list[int], count: int) -> list[int]:
-        """Give a run candidates of its first one's cluster that draws find; return where they stand in the pool."""
+    def _draw(self, first: int, own: int, places: list[int], count: int) -> None:
+        """Give a run candidates of its first one's cluster that draws find."""
         queue, given, looks = self._queue, self._given, self._looks
         begin, size = queue.begin, queue.end - queue.begin
-        places: list[int] = []
-        if size <= _FEW:
-            return places
-        entries, room, cluster, tries = looks.pool.entries, looks.pool.room, looks.cluster, _TRIES * (count - 1)
-        first = chosen[0]
-        own, stock = cluster[first], looks.draw(tries)
+        entries, room, cluster, tries = looks.pool.entries, looks.pool.room, looks.cluster, _TRIES * count
+        stock = looks.draw(tries)
         for _ in range(tries):
             place = begin + int(stock.pop() * size)
             entry = entries[place]
@@ -222,65 +236,54 @@ class _Spares:
             if is_free and room.fits(entry, queue.asked, queue.ports):
                 room.take(entry, queue.asked, queue.ports)
                 given.add(entry)
-                chosen.append(entry)
                 places.append(place)
-                if len(chosen) == count:
-                    break
-        return places
-
-
-class _Rest:
-    """All candidates of one class that first choices leave room on, by cluster and in random order.
-
-    Args:
-        queue: Candidates of the class.
-        looks: What all classes share.
-        given: Entries that runs have been given; a run gets one of these only once all are given.
-    """
-
-    def __init__(self, queue: CandidateQueue, looks: _Looks, given: set[int]) -> None:
-        """Find them."""
-        self._queue = queue
-        self._looks = looks
-        self._clusters: dict[int, list[int]] = {}
-        entries = looks.pool.entries[queue.begin : queue.end]
-        drawn = [entries[place] for place in looks.rng.permutation(len(entries)).tolist()]
-        self._all = [entry for entry in drawn if looks.left.fits(entry, queue.asked, queue.ports)]
-        for entry in self._all:
-            if entry not in given:
-                self._clusters.setdefault(looks.cluster[entry], []).append(entry)
-        self._next = 0
-        self.rank = {entry: rank for rank, entry in enumerate(entries)}
-        """Place of each, best first."""
-
-    def add(self, chosen: list[int], count: int) -> None:
-        """Give a run candidates until it has `count`: its own, and then what others have as well."""
-        own = self._looks.cluster[chosen[0]]
-        self._take(own, chosen, count)
-        for cluster in list(self._clusters) if len(chosen) < count else ():
-            self._take(cluster, chosen, count)
-        for _ in range(len(self._all) if len(chosen) < count else 0):
-            entry = self._all[self._next]
-            self._next = (self._next + 1) % len(self._all)
-            if entry not in chosen:
-                chosen.append(entry)
-                if len(chosen) == count:
+                if len(places) == count:
                     break
 
-    def _take(self, cluster: int, chosen: list[int], count: int) -> None:
+    def _in_order(self) -> dict[int, list[int]]:
+        """Return the places of all candidates by cluster, in random order."""
+        queue, looks = self._queue, self._looks
+        drawn = queue.begin + looks.rng.permutation(queue.end - queue.begin)
+        cluster = looks.pool.cluster[looks.pool.entry_column[drawn]]
+        by_cluster = np.argsort(cluster, kind="stable")
+        begins = find_begins(cluster[by_cluster]).tolist()
+        places, ends = drawn[by_cluster].tolist(), [*begins[1:], len(drawn)]
+        numbers = cluster[by_cluster][begins].tolist()
+        return {number: places[begin:end] for number, begin, end in zip(numbers, begins, ends, strict=True)}
+
+    def _take(self, cluster: int, first: int, places: list[int], count: int) -> None:
         """Give a run candidates of a cluster that nobody else gets."""
-        spare, room, queue = self._clusters.get(cluster, []), self._looks.pool.room, self._queue
-        put_back = []
-        while spare and len(chosen) < count:
-            entry = spare.pop()
-            if entry in chosen:
-                put_back.append(entry)
-            elif room.fits(entry, queue.asked, queue.ports):
+        assert self._clusters is not None
+        spare, pool, queue, given = self._clusters[cluster], self._looks.pool, self._queue, self._given
+        entries, room = pool.entries, pool.room
+        first_place = -1
+        while spare and len(places) < count:
+            place = spare.pop()
+            entry = entries[place]
+            if entry == first:
+                first_place = place
+            elif entry not in given and room.fits(entry, queue.asked, queue.ports):
                 room.take(entry, queue.asked, queue.ports)
-                chosen.append(entry)
-        spare += put_back
+                places.append(place)
+        if first_place >= 0:
+            spare.append(first_place)
         if not spare:
-            self._clusters.pop(cluster, None)
+            del self._clusters[cluster]
+
+    def _share(self, first: int, places: list[int], count: int) -> None:
+        """Give a run candidates that others have as well, in turn."""
+        queue, looks, entries = self._queue, self._looks, self._looks.pool.entries
+        if self._shared is None:
+            drawn = queue.begin + looks.rng.permutation(queue.end - queue.begin)
+            left = looks.left
+            self._shared = [place for place in drawn.tolist() if left.fits(entries[place], queue.asked, queue.ports)]
+        for _ in range(len(self._shared) if len(places) < count else 0):
+            place = self._shared[self._next]
+            self._next = (self._next + 1) % len(self._shared)
+            if entries[place] != first and place not in places:
+                places.append(place)
+                if len(places) == count:
+                    break
 
 
 def decide(pool: CandidatePool, waiting: Int32s, commit_candidate_count: int, rng: np.random.Generator) -> Decision:
