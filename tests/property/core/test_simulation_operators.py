@@ -43,4 +43,4 @@ def test_children_end_with_their_parents_whatever_goes_wrong() -> None:
 def test_child_that_outlives_its_parent_against_its_word_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody takes note of the ends of parents."""
     monkeypatch.setattr(Children, "end", lambda _self, _handles: None)
-    assert fails_within(4, family_world)
+    assert fails_within(1, family_world, first=4)
