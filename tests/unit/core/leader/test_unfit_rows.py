@@ -35,7 +35,7 @@ from argosy_core.scheduler import (
     check_invariants,
     define_classes,
 )
-from argosy_core.scheduler.memory.tables import MAX_RESOURCES
+from argosy_core.scheduler.memory.live_classes import MAX_RESOURCES
 
 FAILED, EVENT_SUBMITTED, EVENT_FAILED = 5, 1, 6
 

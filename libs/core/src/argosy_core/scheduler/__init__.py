@@ -134,10 +134,10 @@ from argosy_core.scheduler.incoming.intake import (
 from argosy_core.scheduler.incoming.orphans import cancel_orphans
 from argosy_core.scheduler.incoming.unfit import fail_unfit, settle_missing
 from argosy_core.scheduler.invariants import check_invariants
+from argosy_core.scheduler.memory.capacity_bounds import MAX_NODES, MAX_TOTAL, check_growth
 from argosy_core.scheduler.memory.held_amounts import take_held_amounts
 from argosy_core.scheduler.memory.promised import PromisedStart
 from argosy_core.scheduler.memory.state import PoolState
-from argosy_core.scheduler.memory.tables import MAX_NODES, MAX_TOTAL, check_growth
 from argosy_core.scheduler.outgoing.effects import (
     ChangeRequestEffects,
     EndedMembers,

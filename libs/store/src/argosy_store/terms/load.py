@@ -33,7 +33,7 @@ from argosy_core.scheduler import (
     LoadedRuns,
     SpecReference,
 )
-from argosy_core.scheduler.memory.tables import MAX_TOTAL
+from argosy_core.scheduler.memory.capacity_bounds import MAX_TOTAL
 from argosy_store.postgres.binary import INT2, INT4, INT8, UUID
 from argosy_store.postgres.connection import StoreConnection
 from argosy_store.postgres.shared_reads import SharedReads

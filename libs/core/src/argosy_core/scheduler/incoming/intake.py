@@ -36,9 +36,9 @@ from argosy_core.scheduler.columns.rows import job_ends
 from argosy_core.scheduler.incoming.holding import hold, release
 from argosy_core.scheduler.incoming.ingest import give_back_placements
 from argosy_core.scheduler.incoming.unfit import intern_specs, note_unfit
-from argosy_core.scheduler.memory.capacity_bounds import check_nodes
+from argosy_core.scheduler.memory.capacity_bounds import check_growth, check_nodes
+from argosy_core.scheduler.memory.cluster_table import NodeNames
 from argosy_core.scheduler.memory.state import PoolState
-from argosy_core.scheduler.memory.tables import NodeNames, check_growth
 from argosy_core.scheduler.outgoing.effects import ChangeRequestEffects, TakeEffects
 from argosy_core.scheduler.outgoing.events import Detail, EventBuffer, EventDraft
 from argosy_core.scheduler.runs.preempting import preempt

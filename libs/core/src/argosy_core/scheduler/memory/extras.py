@@ -17,7 +17,7 @@ from argosy_core.arrays import Int32s, Int64s
 from argosy_core.job.tables.live import LiveJobs
 from argosy_core.job.tables.members import Members
 from argosy_core.scheduler.columns.messages import ShrinkColumns
-from argosy_core.scheduler.memory.tables import LiveClasses
+from argosy_core.scheduler.memory.live_classes import LiveClasses
 
 __all__ = ["Extras", "preemptible_part"]
 

@@ -12,9 +12,9 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.job.tables.live import IN_FLIGHT
 from argosy_core.job.tables.rows import HeldAmounts
+from argosy_core.scheduler.memory.capacity_bounds import MAX_TOTAL
 from argosy_core.scheduler.memory.run_members import follow_members, member_vectors
 from argosy_core.scheduler.memory.state import PoolState
-from argosy_core.scheduler.memory.tables import MAX_TOTAL
 
 __all__ = ["take_held_amounts"]
 

@@ -31,18 +31,21 @@ from argosy_core.queueing.weights import ResourceWeights
 from argosy_core.scheduler.columns.codes import JOB_QUEUED
 from argosy_core.scheduler.memory.caps import Caps
 from argosy_core.scheduler.memory.children import Children
+from argosy_core.scheduler.memory.cluster_table import ClusterTable
 from argosy_core.scheduler.memory.demands import DemandTable
 from argosy_core.scheduler.memory.dependencies import Dependencies, Settled
 from argosy_core.scheduler.memory.extras import Extras, preemptible_part
 from argosy_core.scheduler.memory.job_set_limits import JobSetLimits
+from argosy_core.scheduler.memory.job_set_table import JobSetTable
+from argosy_core.scheduler.memory.live_classes import LiveClasses
 from argosy_core.scheduler.memory.node_failures import NodeFailures
 from argosy_core.scheduler.memory.nominations import Nominations
 from argosy_core.scheduler.memory.promised import PromisedStarts
+from argosy_core.scheduler.memory.queue_table import QueueTable
 from argosy_core.scheduler.memory.results import BagFailure, ClassResult, RoundStatistics, Unheard
 from argosy_core.scheduler.memory.returns import Returns
 from argosy_core.scheduler.memory.run_history import RunHistory
 from argosy_core.scheduler.memory.silence import Silence
-from argosy_core.scheduler.memory.tables import ClusterTable, JobSetTable, LiveClasses, QueueTable
 from argosy_core.scheduler.memory.time_limits import TimeLimits
 from argosy_core.scheduler.memory.vacancies import Vacancies
 from argosy_core.scheduler.memory.waits import WaitTable
