@@ -11,7 +11,7 @@ from argosy_core.errors import InvariantViolation
 from argosy_core.job.reading.after import AfterUntil
 from argosy_core.job.states import JobState
 from argosy_core.job.tables.members import attempt_of, member_of, place_of
-from argosy_core.nodes.table import DEFAULT_POD_COUNT
+from argosy_core.nodes.records import DEFAULT_POD_COUNT
 from argosy_core.reconcile import Reconciler
 from argosy_core.resources import PODS
 from argosy_core.scheduler import check_invariants, placements_of
