@@ -109,6 +109,15 @@ from argosy_core.scheduler.explain.views import (
     pending_handles,
     standings,
 )
+from argosy_core.scheduler.incoming.capacity import set_cluster, update_capacity
+from argosy_core.scheduler.incoming.definitions import (
+    class_definitions,
+    define_classes,
+    define_job_sets,
+    queue_weights,
+    remove_queues,
+    set_queues,
+)
 from argosy_core.scheduler.incoming.ingest import (
     apply_ingested,
     draft_added,
@@ -117,20 +126,7 @@ from argosy_core.scheduler.incoming.ingest import (
     refuse_leases,
     rows_of,
 )
-from argosy_core.scheduler.incoming.intake import (
-    class_definitions,
-    define_classes,
-    define_job_sets,
-    missing,
-    note_ended,
-    queue_weights,
-    remove_queues,
-    set_cluster,
-    set_queues,
-    take_change_requests,
-    take_jobs,
-    update_capacity,
-)
+from argosy_core.scheduler.incoming.intake import missing, note_ended, take_change_requests, take_jobs
 from argosy_core.scheduler.incoming.orphans import cancel_orphans
 from argosy_core.scheduler.incoming.unfit import fail_unfit, settle_missing
 from argosy_core.scheduler.invariants import check_invariants

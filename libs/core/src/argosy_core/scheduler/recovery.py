@@ -33,8 +33,9 @@ from argosy_core.scheduler.columns.codes import (
 )
 from argosy_core.scheduler.columns.messages import ClusterRuns, RoundStateColumns
 from argosy_core.scheduler.columns.rows import job_ends
+from argosy_core.scheduler.incoming.definitions import define_job_sets
 from argosy_core.scheduler.incoming.ingest import executor_rows
-from argosy_core.scheduler.incoming.intake import add_jobs, define_job_sets
+from argosy_core.scheduler.incoming.intake import add_jobs
 from argosy_core.scheduler.memory.held_amounts import take_held_amounts
 from argosy_core.scheduler.memory.replacing import are_extras, may_be_added_to, note_vacancies
 from argosy_core.scheduler.memory.results import BagFailure

@@ -29,8 +29,9 @@ from argosy_core.scheduler.columns.messages import JobColumns, JobSetView, SpecR
 from argosy_core.scheduler.explain.causes import ClusterStanding, explain_by_nodes
 from argosy_core.scheduler.explain.explanation import Explanation
 from argosy_core.scheduler.explain.views import explain
+from argosy_core.scheduler.incoming.definitions import define_classes, define_job_sets
 from argosy_core.scheduler.incoming.ingest import apply_ingested
-from argosy_core.scheduler.incoming.intake import define_classes, define_job_sets, take_jobs
+from argosy_core.scheduler.incoming.intake import take_jobs
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.outgoing.effects import LeasePlan
 from argosy_core.scheduler.rounds.round import begin_round
