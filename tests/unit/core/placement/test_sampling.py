@@ -236,13 +236,13 @@ def test_full_cluster_is_searched_once_and_then_only_where_something_rose(monkey
     """What is known not to fit is not looked at again until a node changes in its favour."""
     ledger = make_ledger([4] * 500, [3, 4])
     sampler, looked = NodeSampler(ledger), []
-    original = sampler.rank
+    original = sampler.ranker.rank
 
     def rank(slots: np.ndarray, nodes: np.ndarray, *rest: object, **options: object) -> object:
         looked.append(nodes.size)
         return original(slots, nodes, *rest, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sampler, "rank", rank)
+    monkeypatch.setattr(sampler.ranker, "rank", rank)
     for node in range(500):
         assert take(ledger, node, 0, node + 1)
     reply = ask(sampler, 1)

@@ -91,6 +91,8 @@ class Needs:
         self._slots = slots
         self._wanted = wanted.astype(np.int64)
         self._spare = spare
+        self.enough = enough
+        """Eligible nodes that are enough to choose among."""
         self._limits: Int64s = np.minimum(max(enough, spare), self._wanted + spare)
         self.node_count = int(self._limits.sum())
         """Nodes that all classes together are allowed, not counting those for want of room."""

@@ -1,9 +1,9 @@
 """The sampling phase on the sampler: candidates for many classes at once.
 
-Every class looks through the cluster's nodes in windows until it has found enough eligible ones and room for the pods
-that wait (see `needs`), or has seen all. The windows of all classes are evaluated together, as (class, node) arrays.
-The best candidates of each class are answered, with what is free on them, so that the leader can decide over several
-clusters.
+Which nodes are looked at is in `looking`, how good they are in `ranking`. The best candidates of each class are
+answered, with what is free on them, so that the leader can decide over several clusters.
+
+Owns what is kept between requests, and the answer. May import everything else of the sampler but its session.
 
 Source: seed 000 "Sampling Phase" (2-Smart Sampling); design section 5, "Round" 2.
 """
@@ -11,32 +11,30 @@ Source: seed 000 "Sampling Phase" (2-Smart Sampling); design section 5, "Round" 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from math import ceil
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import has_true, true_places
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework import COMMIT, Cycle, Fault, Framework, Point
-from argosy_core.framework.cycle import Gather
+from argosy_core.framework import COMMIT, Framework
 from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
-from argosy_core.placement.circle import Circle
 from argosy_core.placement.delegated import ClusterPlacer
-from argosy_core.placement.devices import DeviceClasses
 from argosy_core.placement.explained import ExplainedClasses
 from argosy_core.placement.findings import Findings
 from argosy_core.placement.gangs import GangPlacer
+from argosy_core.placement.looking import Looks
 from argosy_core.placement.messages import PlaceReply, SampleReply, SampleRequest
 from argosy_core.placement.needs import NODE_BITS, Needs, nodes_of
+from argosy_core.placement.ranking import Ranker
 from argosy_core.placement.reasons import WaitReason
 from argosy_core.placement.scarcity import ScarcityMemory
 from argosy_core.placement.strategies import Strategy, strategy_of
 from argosy_core.placement.waiting import ANY_KIND, WaitingClasses
-from argosy_core.plugins import PACKING_SCORES, SCORES, build_framework
+from argosy_core.plugins import SCORES, build_framework
 
 __all__ = ["NodeSampler", "sample"]
 
@@ -45,16 +43,6 @@ Int8s = npt.NDArray[np.int8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-_TIE_BITS: Final = 12
-_SCORE_STEPS: Final = 1000
-"""Scores closer than one thousandth of a point are ties."""
-_MAX_SCORE: Final = 2 ** (62 - NODE_BITS - _TIE_BITS)
-_ZERO_SCORE: Final = _MAX_SCORE // 2
-"""What a score of 0 is in a rank, which is never negative; so scores may be."""
-_BLOCK: Final = 1 << 16
-"""(class, node) pairs that are evaluated in one go; small enough that the arrays stay in the cache."""
-_MAX_SCARCE: Final = 256
-_MIN_WINDOW: Final = 8
 _MANY_NODES: Final = 128
 """So many eligible nodes are looked at where devices are to be kept together."""
 _ROUNDING: Final = 1e-9
@@ -86,18 +74,11 @@ class NodeSampler:
         self.incarnation = incarnation
         self.framework = framework or build_framework()
         self.checks = checks or Framework(kind=COMMIT)
-        self._keeps_devices = any(one.name == "keep-devices" for one in self.framework.registered(Point.SCORE))
+        self.ranker = Ranker(ledger, self.framework)
+        """Filters and scores for the present request."""
         self._strategies: dict[str, Strategy] = {}
         self._memory = ScarcityMemory()
         self._waiting = WaitingClasses(ledger, self.framework)
-        self._node_score = ""
-        """Score by which the present request wants nodes to be ranked."""
-        self._devices: DeviceClasses | None = None
-        """Which classes of the present request ask for devices; None unless these are to be kept together."""
-        self._ties = _NO_RANKS
-        """By node, for the present request: orders nodes of equal score, the same for all classes."""
-        self._faults: dict[int, Fault] = {}
-        """Slot -> what kept the class from being judged in this request."""
         self._explained = ExplainedClasses(ledger, self.framework)
         self.gangs = GangPlacer(ledger, self.framework, self.checks)
         """Answers and places gangs."""
@@ -131,18 +112,14 @@ class NodeSampler:
         """
         self._check(request)
         self._follow_classes()
-        self._node_score = request.node_score
         findings = Findings(len(request.class_ids))
-        self._faults.clear()
         asked = slots = self.ledger.classes.slots(request.class_ids)
         if self.ledger.classes.gangs:
             slots = np.where(self.ledger.classes.are_gangs(asked), np.int32(-1), asked)
         live_count = len(self.ledger.nodes.live())
-        self._devices = self._device_classes(slots, request)
-        if self._devices is not None:  # classes that open another node open the same one
-            self._ties = rng.integers(0, 1 << _TIE_BITS, len(self.ledger.nodes), dtype=np.int64)
+        self.ranker.begin(slots, request, rng)
         # Who packs must see the nodes that are in use, wherever they are.
-        ratio = 1.0 if self.packs else request.nodes_to_sample_ratio
+        ratio = 1.0 if self.ranker.packs else request.nodes_to_sample_ratio
         required = max(1, ceil(ratio * live_count - _ROUNDING)) + request.extra_count
         needs = Needs(
             self.ledger.nodes,
@@ -155,13 +132,12 @@ class NodeSampler:
         full = request.complete.astype(np.bool_)
         todo = true_places(slots >= 0)
         if live_count:
-            enough = max(required, min(4 * required, _MAX_SCARCE))
-            todo = self._look_where_scarce(todo, slots, needs, enough=enough, findings=findings, rng=rng)
-            looks = _Looks(self, slots, needs, findings=findings, rng=rng, should_stop=should_stop, enough=enough)
+            looks = Looks(self.ranker, self._memory, slots, needs, findings=findings, rng=rng, should_stop=should_stop)
+            todo = looks.where_scarce(todo)
             strategy = self._strategies.get(request.strategy) or strategy_of(request.strategy)
             self._strategies[request.strategy] = strategy
             looks.run(todo[full[todo]], strategy, required=live_count + 1)
-            if self._devices is not None:  # the fullest of few nodes is hardly fuller than any
+            if self.ranker.keeps_devices:  # the fullest of few nodes is hardly fuller than any
                 required = max(required, min(_MANY_NODES, live_count))
             looks.run(todo[~full[todo]], strategy, required=required)
         else:
@@ -191,150 +167,7 @@ class NodeSampler:
         misses: tuple[str, ...] = self._explained.explain(positions, slots, asked, lambda: False)[1]
         return misses
 
-    # --- looking ------------------------------------------------------------------------------------------------------
-
-    def _look_where_scarce(
-        self,
-        todo: npt.NDArray[np.intp],
-        slots: Int32s,
-        needs: Needs,
-        *,
-        enough: int,
-        findings: Findings,
-        rng: np.random.Generator,
-    ) -> npt.NDArray[np.intp]:
-        """Answer the classes that are remembered to fit on few nodes; return the classes still to look for."""
-        memory, table = self._memory, self.ledger.nodes
-        known = [p for p, slot in zip(todo.tolist(), slots[todo].tolist(), strict=True) if slot in memory]
-        if not known:
-            return todo
-        generation, live_count = table.generation, len(table.live())
-        for members, nodes in memory.possible(table, slots[known].tolist()):
-            positions = np.array(known, np.intp)[members]
-            step = max(1, _BLOCK // max(1, nodes.shape[1]))
-            for begin in range(0, len(positions), step):
-                part = positions[begin : begin + step]
-                looked = nodes if len(nodes) == 1 else nodes[begin : begin + step]
-                ranks, eligible = self.rank(slots[part], looked, rng)
-                findings.eligible[part] = eligible
-                findings.examined[part] = live_count
-                findings.complete[part] = 1
-                findings.lacking[part] = needs.are_lacking(part, ranks, eligible)
-                self.note_scarce(part, slots, ranks, enough=enough, generation=generation)
-                crowded = needs.node_count > ranks.shape[1] and not self.packs
-                self.keep_best(findings, part, ranks, needs.limit_nodes(part, ranks), rng=rng, crowded=crowded)
-        return np.asarray(todo[findings.examined[todo] == 0])
-
-    def note_scarce(
-        self,
-        positions: npt.NDArray[np.intp],
-        slots: Int32s,
-        ranks: Int64s,
-        *,
-        enough: int,
-        generation: int,
-    ) -> None:
-        """Remember where classes that looked at every node fitted, if that is on no more than `enough` nodes.
-
-        Args:
-            positions: Positions of k classes in the request.
-            slots: Slots of all classes of the request.
-            ranks: (k, n) ranks over every node on which the classes can fit.
-            enough: With more nodes than that, looking again from anew is as cheap.
-            generation: Generation of the node table that was looked at.
-        """
-        if not self.framework.filters_read_nodes_only:
-            return
-        fits = ranks >= 0
-        counts = np.count_nonzero(fits, axis=1)
-        nodes = nodes_of(ranks[fits])
-        ends = np.cumsum(counts).tolist()
-        for slot, count, end in zip(slots[positions].tolist(), counts.tolist(), ends, strict=True):
-            if count > enough or slot in self._faults:
-                self._memory.forget(slot)
-            else:
-                self._memory.remember(slot, generation, nodes[end - count : end] if count else _NO_NODES)
-
-    def rank(
-        self, slots: Int32s, nodes: npt.NDArray[np.integer], rng: np.random.Generator, *, gather: Gather | None = None
-    ) -> tuple[Int64s, Int32s]:
-        """Filter and score.
-
-        Args:
-            slots: k slots of the class table.
-            nodes: (k, n) or (1, n) rows of the node table, -1 for none.
-            rng: Breaks ties.
-            gather: A faster way to look columns up for `nodes` (see `Cycle`).
-
-        Returns:
-            (k, w) ranks of the nodes that passed, in no order, greater is better: the score in thousandths, then a
-            random number, then the node; -1 where there is none. (k,) how many passed.
-        """
-        cycle = Cycle(self.ledger.nodes, self.ledger.classes.batch(slots), nodes, gather)
-        cycle.faults = self._faults
-        self.framework.pre_filter(cycle)
-        self.framework.filter(cycle)
-        self.framework.post_filter(cycle)
-        alive = cycle.alive
-        eligible = np.count_nonzero(alive, axis=1).astype(np.int32)
-        most = int(eligible.max(initial=0))
-        if not most:
-            return np.full((len(slots), 0), -1, np.int64), eligible
-        if 2 * most < cycle.shape[1]:
-            cycle = cycle.narrowed(most)
-            alive = cycle.alive
-        scores = SCORES[self._node_score](cycle) if self._node_score else self.framework.score(cycle)
-        scores *= _SCORE_STEPS
-        scores += _ZERO_SCORE
-        np.clip(scores, 0, _MAX_SCORE, out=scores)
-        ranks = scores.astype(np.int64)
-        ranks <<= _TIE_BITS
-        if self._devices is None:
-            ranks |= rng.integers(0, 1 << _TIE_BITS, cycle.shape, dtype=np.uint16)
-        else:
-            ranks |= self._ties[cycle.nodes]
-        ranks <<= NODE_BITS
-        ranks |= cycle.nodes
-        if not alive.all():
-            ranks[~alive] = -1
-        return ranks, eligible
-
-    def keep_best(
-        self,
-        findings: Findings,
-        positions: npt.NDArray[np.intp],
-        ranks: Int64s,
-        limits: Int64s,
-        *,
-        rng: np.random.Generator,
-        crowded: bool,
-    ) -> None:
-        """Write the best ranks of k classes into the findings, at most `limits` of each.
-
-        Args:
-            findings: Where to write.
-            positions: Positions of the classes in the request.
-            ranks: (k, n) ranks.
-            limits: (k,) how many to keep of each.
-            rng: Draws where stretches begin.
-            crowded: Whether the classes of the request want more nodes than there are eligible ones.
-        """
-        devices = self._devices
-        asking = None if devices is None else devices.asking[positions]
-        if devices is None or asking is None or not asking.any():
-            findings.keep(positions, ranks, limits, rng=rng if crowded else None)
-            return
-        if not asking.all():
-            others = ~asking
-            findings.keep(positions[others], ranks[others], limits[others], rng=rng if crowded else None)
-        findings.keep(positions[asking], ranks[asking], limits[asking], rng=rng, reach=devices.reach)
-
     # --- news ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def packs(self) -> bool:
-        """Whether the present request wants all classes on the same nodes, as long as these have room."""
-        return self._node_score in PACKING_SCORES
 
     @property
     def waiting_count(self) -> int:
@@ -370,15 +203,6 @@ class NodeSampler:
         self._explained = ExplainedClasses(self.ledger, self.framework)
         self._waiting.rename(moved)
         self.gangs.rename(moved)
-
-    def _device_classes(self, slots: Int32s, request: SampleRequest) -> DeviceClasses | None:
-        """Return which classes ask for devices; None if no node has any, or nodes are not ranked by that."""
-        if self._node_score or not self._keeps_devices:
-            return None
-        table = self.ledger.nodes
-        if not any(table.allocatable[column].any() for column in table.axis.devices):
-            return None
-        return DeviceClasses(table, self.ledger.classes, slots, request.wanted)
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
@@ -419,7 +243,8 @@ class NodeSampler:
             if column >= 0:
                 free[:, position] = table.free[column, nodes]
                 total_free[position] = sums[column]
-        faulty = [p for p, slot in enumerate(slots.tolist() if self._faults else ()) if slot in self._faults]
+        faults = self.ranker.faults
+        faulty = [p for p, slot in enumerate(slots.tolist() if faults else ()) if slot in faults]
         findings.complete[faulty] &= lengths[faulty] > 0  # a class that could not be judged is not known to fit nowhere
         kinds = np.full(len(slots), ANY_KIND, np.int64)
         reason, texts, retry_after_s = self._reasons(slots, findings, lengths == 0, kinds)
@@ -431,7 +256,7 @@ class NodeSampler:
             free=free,
             offset=np.concatenate(([0], np.cumsum(lengths))).astype(np.int32),
             candidate=place[rows],
-            score=(((ranks >> (_TIE_BITS + NODE_BITS)) - _ZERO_SCORE) / _SCORE_STEPS).astype(np.float32),
+            score=self.ranker.scores(ranks),
             examined=findings.examined,
             eligible=findings.eligible,
             filters=self.framework.filter_names,
@@ -474,6 +299,7 @@ class NodeSampler:
 
         Writes to `kinds` which kinds of nodes the classes without a candidate could ever fit.
         """
+        faults = self.ranker.faults
         reason = np.zeros(len(slots), np.int8)
         short = (findings.complete > 0) & findings.lacking & (slots >= 0)
         reason[short] = WaitReason.NO_ROOM
@@ -482,101 +308,20 @@ class NodeSampler:
             kinds[nowhere] = self._waiting.kinds_when_empty(slots[nowhere])
             reason[nowhere[kinds[nowhere] == 0]] = WaitReason.MISMATCH
         texts: list[str] = []
-        retry_after_s = np.zeros(len(slots) if self._faults else 0, np.float32)
-        if self._faults:
+        retry_after_s = np.zeros(len(slots) if faults else 0, np.float32)
+        if faults:
             texts = [""] * len(slots)
             for position in true_places(empty).tolist():
-                fault = self._faults.get(int(slots[position]))
+                fault = faults.get(int(slots[position]))
                 if fault is not None:
                     reason[position] = WaitReason.PLUGIN if fault.is_objection else WaitReason.FAULT
                     texts[position] = f"{fault.plugin}: {fault.reason}"
                     retry_after_s[position] = fault.retry_after_s
-            self._waiting.note_turned_away({slot: fault.plugin for slot, fault in self._faults.items()})
+            self._waiting.note_turned_away({slot: fault.plugin for slot, fault in faults.items()})
         waits = (reason == WaitReason.NO_ROOM) | (reason == WaitReason.MISMATCH)
         known = slots >= 0
         self._waiting.note(slots[known], waits[known])
         return reason, tuple(texts), retry_after_s
-
-
-class _Looks:
-    """The windows of one request."""
-
-    def __init__(
-        self,
-        sampler: NodeSampler,
-        slots: Int32s,
-        needs: Needs,
-        *,
-        findings: Findings,
-        rng: np.random.Generator,
-        should_stop: Callable[[], bool],
-        enough: int,
-    ) -> None:
-        """Prepare to look."""
-        self._enough = enough
-        self._sampler = sampler
-        self._slots = slots
-        self._needs = needs
-        self._findings = findings
-        self._rng = rng
-        self._should_stop = should_stop
-
-    def run(self, positions: npt.NDArray[np.intp], strategy: Strategy, *, required: int) -> None:
-        """Look until each class has `required` eligible nodes and room for what waits, or has seen all."""
-        if not len(positions):
-            return
-        circle = strategy.circle(self._sampler.ledger.nodes, self._rng)
-        window = min(len(circle), max(required, _MIN_WINDOW))
-        step = max(1, _BLOCK // window)
-        around = Circle(circle)
-        for begin in range(0, len(positions), step):
-            if self._should_stop():
-                return
-            part = positions[begin : begin + step]
-            begins = strategy.begin(len(part), window, self._rng)
-            strategy.looked(self._run_block(part, around, begins, window=window, required=required))
-
-    def _run_block(
-        self, positions: npt.NDArray[np.intp], circle: Circle, begins: Int64s, *, window: int, required: int
-    ) -> int:
-        """Look for as many classes as are evaluated in one go; return how many nodes were looked at."""
-        sampler, findings, slots = self._sampler, self._findings, self._slots
-        size, seen, looks = len(circle), 0, 0
-        best: Int64s | None = None
-        generation = sampler.ledger.nodes.generation
-        while len(positions):
-            windows = partial(circle.windows, begins + seen, window)
-            nodes = cast("npt.NDArray[np.intp]", windows("", circle.nodes))
-            gather = windows if nodes.size >= size else None
-            ranks, eligible = sampler.rank(slots[positions], nodes, self._rng, gather=gather)
-            looks += nodes.size
-            seen += window
-            findings.examined[positions] = seen
-            findings.eligible[positions] += eligible
-            best = ranks if best is None else np.concatenate((best, ranks), axis=1)
-            found = findings.eligible[positions]
-            lacking = self._needs.are_lacking(positions, best, found)
-            findings.lacking[positions] = lacking
-            going = (found < required) | lacking
-            ended = going & (seen >= size)
-            if has_true(ended):
-                findings.complete[positions[ended]] = 1
-                sampler.note_scarce(positions[ended], slots, best[ended], enough=self._enough, generation=generation)
-            done = ~going | ended if seen < size and not self._should_stop() else np.ones(len(positions), np.bool_)
-            if seen >= size:
-                findings.complete[positions] = 1
-            self._keep(positions[done], best[done], seen / size)
-            positions, begins, best = positions[~done], begins[~done], best[~done]
-            window = min(2 * window, size - seen)
-        return looks
-
-    def _keep(self, positions: npt.NDArray[np.intp], ranks: Int64s, seen_ratio: float) -> None:
-        """Keep the best of what classes found when they had seen a share of the nodes."""
-        if len(positions):
-            eligible_count = float(self._findings.eligible[positions].mean()) / seen_ratio
-            crowded = self._needs.node_count > eligible_count and not self._sampler.packs
-            limits = self._needs.limit_nodes(positions, ranks)
-            self._sampler.keep_best(self._findings, positions, ranks, limits, rng=self._rng, crowded=crowded)
 
 
 def sample(
