@@ -113,7 +113,7 @@ class WithoutRoom(PermitBook):
 
     def _give(self, rows: Any, at: Any) -> None:
         self.pods.permit[:, rows] = np.maximum(self.pods.permit[:, rows], self.pods.wanted[:, rows])
-        self._rebook(rows)
+        self.room.rebook(rows)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ async def test_permits_are_told_as_what_members_hold(leader: FakeLeader) -> None
         assert (moves.handle_column, moves.attempt_column) == (int64([7]), int32([1]))
         await session.send(cordons=sampler_pb2.Cordons(nodes=["n"]))
         await session.wait_free(n=5000)
-        assert ledger.permits.weights == {0: 3.0, 1: 1.0}
+        assert ledger.permits.queues.weights == {0: 3.0, 1: 1.0}
         settings = ledger.permits.settings
         assert (settings.unit, dict(settings.node_units)) == ((2000, 5), {"n": (500, 1)})
         assert (settings.lease_s, settings.margin_s, settings.rises_per_s) == (2.0, 9.0, 1.0)

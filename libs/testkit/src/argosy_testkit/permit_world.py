@@ -557,7 +557,7 @@ class PermitWorld:
         return np.array([[pod.handle, 0] for pod in pods], np.int64)
 
     def _taken(self) -> np.ndarray:
-        books = self._ledger.permits.node_books()
+        books = self._ledger.permits.room.node_books()
         return books.reserved - books.buffer
 
     def _check_taken(self, before: np.ndarray) -> None:

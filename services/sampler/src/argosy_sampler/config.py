@@ -85,7 +85,7 @@ class PermitConfig:
             },
         )
         ledger = NodeLedger(pool_count=pool_count, permits=settings, topology=topology)
-        ledger.permits.set_weights(self.queue_weights)
+        ledger.permits.queues.tell(self.queue_weights)
         return ledger
 
 

@@ -215,7 +215,7 @@ class SessionHandler:
             self._session.ledger.set_cordons(message.cordons.nodes)
         elif kind == "queue_weights":
             weights, rules = read_weights(message.queue_weights), read_rules(message.queue_weights.rules)
-            self.ledger.permits.set_weights(weights, pool=self._pool)
+            self.ledger.permits.queues.tell(weights, pool=self._pool)
             self.ledger.take_rules(rules, self._pool)
         return []
 

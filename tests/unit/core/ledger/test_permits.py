@@ -97,17 +97,17 @@ class World:
     @property
     def reserved(self) -> tuple[int, ...]:
         """What is taken of the node."""
-        return tuple(self.book.node_books().reserved[:, 0].tolist())
+        return tuple(self.book.room.node_books().reserved[:, 0].tolist())
 
     @property
     def buffer(self) -> tuple[int, ...]:
         """What of it is booked for want of knowledge."""
-        return tuple(self.book.node_books().buffer[:, 0].tolist())
+        return tuple(self.book.room.node_books().buffer[:, 0].tolist())
 
     @property
     def pressure(self) -> tuple[int, ...]:
         """What was denied."""
-        return tuple(self.book.node_books().pressure[:, 0].tolist())
+        return tuple(self.book.room.node_books().pressure[:, 0].tolist())
 
 
 @pytest.fixture
@@ -388,8 +388,8 @@ def test_scaling_switched_off_stops_the_agent_and_frees_the_pod_after_the_lease(
     """What it may still have stays booked for that long; then it counts as it is, and asking is refused."""
     world.ask({1: (500, 50)})
     world.see({1: (300, 30)}, None)
-    assert world.book.take_stopped() == [(1, world.rows(1)[0])]
-    assert world.book.take_stopped() == []
+    assert world.book.notices.take_stopped() == [(1, world.rows(1)[0])]
+    assert world.book.notices.take_stopped() == []
     assert world.reserved == (700, 70)
     world.book.advance(10.0)
     assert world.reserved == (500, 50)
@@ -450,7 +450,7 @@ def test_queues_share_what_a_full_node_frees_by_their_weights() -> None:
     """Bursts of three queues of weights 1, 2 and 4: granted growth is within one unit of weighted max-min."""
     world = World()
     world.node("a", cpu=300, memory=10_000)
-    world.book.set_weights({"one": 1, "two": 2, "four": 4})
+    world.book.queues.tell({"one": 1, "two": 2, "four": 4})
     for number, queue in enumerate(("one", "two", "four"), 1):
         world.see({number: (100, 10)}, Scaling(least=(100, 10), most=(5000, 10), queue=queue))
     world.join(1, 2, 3, ceiling=(100, 10))
@@ -467,7 +467,7 @@ def test_a_queue_that_wants_less_leaves_the_rest_to_the_others() -> None:
     """Max-min, not quotas: what one does not want is shared by the same weights."""
     world = World()
     world.node("a", cpu=1000, memory=1000)
-    world.book.set_weights({"heavy": 4})
+    world.book.queues.tell({"heavy": 4})
     world.see({1: (100, 10)}, Scaling(least=(100, 10), most=(200, 10), queue="heavy"))
     world.see({2: (100, 10)}, Scaling(least=(100, 10), most=(900, 10), queue="b"))
     world.see({3: (100, 10)}, Scaling(least=(100, 10), most=(900, 10), queue="c"))
@@ -479,7 +479,7 @@ def test_a_queue_that_wants_less_leaves_the_rest_to_the_others() -> None:
 def test_weights_that_are_none_are_refused(world: World) -> None:
     """A weight of 0 would divide by nothing."""
     with pytest.raises(InvalidRequest, match="above 0"):
-        world.book.set_weights({"a": 0.0})
+        world.book.queues.tell({"a": 0.0})
 
 
 def test_a_pod_whose_run_asks_for_more_than_it_is_not_scaled() -> None:

@@ -92,7 +92,7 @@ def test_what_lost_least_work_is_named_up_to_the_pressure() -> None:
     world.run(3, (200, 20), at_s=90.0)
     world.run(4, (200, 20), is_movable=False, at_s=99.0)
     assert world.name(100.0) == [3]
-    books = world.book.node_books()
+    books = world.book.room.node_books()
     assert (books.accounted[:, 0].tolist(), books.watermark[:, 0].tolist()) == ([200, 20], [700, 70])
     assert world.name(101.0) == []
 
@@ -103,7 +103,7 @@ def test_what_was_denied_is_pressure_and_goes_with_the_pod() -> None:
     world.run(1, (500, 50), is_movable=False)
     world.run(2, (400, 40))
     world.ask(1, (900, 50))
-    assert world.book.node_books().pressure[:, 0].tolist() == [300, 0]
+    assert world.book.room.node_books().pressure[:, 0].tolist() == [300, 0]
     assert world.name() == [2]
 
 
@@ -147,7 +147,7 @@ def test_placements_stop_at_the_watermark_where_pods_are_scaled_and_permits_do_n
     assert world.ledger.nodes.free[:2].T.tolist() == [[500, 50], [1000, 100]]
     world.ask(1, (900, 90))
     assert world.book.pods.permit[:, world.row(1)[0]].tolist() == [900, 90]
-    assert world.book.node_books().reserved[:, 0].tolist() == [900, 90]
+    assert world.book.room.node_books().reserved[:, 0].tolist() == [900, 90]
 
 
 @pytest.mark.parametrize("node_watermarks", [{}, {"a": 1.0}])
@@ -164,7 +164,7 @@ def test_configuration_that_changes_moves_no_booking() -> None:
     world.run(1, (800, 80))
     world.ledger.configure(PermitSettings(unit=(150, 15), node_system={"a": (400, 10)}, watermark_ratio=0.5))
     world.ledger.check_invariants()
-    books = world.book.node_books()
+    books = world.book.room.node_books()
     assert (books.reserved[:, 0].tolist(), books.system[:, 0].tolist()) == ([800, 80], [400, 10])
     assert books.total[:, 0].tolist() == [1000, 100]
     world.ask(1, (700, 70))
@@ -173,7 +173,7 @@ def test_configuration_that_changes_moves_no_booking() -> None:
     assert world.book.pods.unit[:, world.row(1)[0]].tolist() == [150, 15]
     world.ledger.configure(PermitSettings(unit=(100, 10)))
     assert world.ledger.nodes.free[:2, 0].tolist() == [200, 20]
-    assert world.book.node_books().system.any() == np.False_
+    assert world.book.room.node_books().system.any() == np.False_
 
 
 def test_settings_of_pools_come_before_the_configuration_and_go_again() -> None:
@@ -187,13 +187,13 @@ def test_settings_of_pools_come_before_the_configuration_and_go_again() -> None:
     assert (settings.watermark_ratio, settings.unit) == (0.5, (2000, 9))
     assert settings.node_units == {"z": (7, 7), "a": (1000, 5)}
     world.ledger.check_invariants()
-    books = world.book.node_books()
+    books = world.book.room.node_books()
     assert (books.system[:, 0].tolist(), books.reserved[:, 0].tolist()) == ([400, 10], [800, 80])
     assert books.watermark[:, 0].tolist() == [300, 45]
     world.ledger.take_rules(PermitRules(), 0)
     world.ledger.take_rules(PermitRules(), 1)
     assert world.book.settings == PermitSettings(unit=(100, 10), watermark_ratio=0.9, node_units={"z": (7, 7)})
-    assert world.book.node_books().system[:, 0].tolist() == [0, 0]
+    assert world.book.room.node_books().system[:, 0].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -246,6 +246,6 @@ def test_each_pod_is_told_with_what_keeps_it_at_its_size() -> None:
     assert sizes.members.handle.tolist() == [1, 2, 3, 4]
     assert [sizes.state[place] for place in (0, 2)] == [PodSizeState.AS_ASKED, PodSizeState.IS_MOVED]
     world.ledger.set_cordons(["a"])
-    world.book.take_drained()
+    world.book.notices.take_drained()
     assert world.ledger.pod_sizes().state.tolist()[0] == PodSizeState.NODE_DRAINS
     assert len(world.ledger.pod_sizes(pool=1)) == 0

@@ -423,7 +423,7 @@ def test_all_agents_that_come_back_in_random_order_leave_nothing_uncertain_and_n
     for pod, session in enumerate(agents.values(), 1):
         world.tell(session, pod)
     world.ask(agents["a"], {1: (800, 20)})
-    books = world.ledger.permits.node_books
+    books = world.ledger.permits.room.node_books
     assert books().reserved[0].tolist() == [1000]
     for session in agents.values():
         world.service.end(session, 1.0)
@@ -440,7 +440,7 @@ def test_all_agents_that_come_back_in_random_order_leave_nothing_uncertain_and_n
 def test_a_sampler_that_starts_with_half_of_the_agents_gone_serves_the_others_of_what_none_may_still_give() -> None:
     """The pods of those that are away count at their maximum until no lease can last; then their room is pushed."""
     world = World(1, 2, 3, 4)
-    books = world.ledger.permits.node_books
+    books = world.ledger.permits.room.node_books
     agent = world.begin("a")
     assert permits_in(world.tell(agent, 1, 2), agent) == {1: [200, 20], 2: [200, 20]}
     assert books().buffer[0].tolist() == [2 * (800 - 200)]
@@ -480,8 +480,8 @@ def test_room_that_is_short_is_shared_by_the_weights_that_leaders_tell(world: Wo
             requests=np.tile(np.array([100, 10, 1], np.int64), (count, 1)), scalings=dict(enumerate(bounds)),
         )
     )  # fmt: skip
-    world.ledger.permits.set_weights({"one": 1.0, "two": 2.0, "four": 9.0}, pool=0)
-    world.ledger.permits.set_weights({"four": 4.0})
+    world.ledger.permits.queues.tell({"one": 1.0, "two": 2.0, "four": 9.0}, pool=0)
+    world.ledger.permits.queues.tell({"four": 4.0})
     sessions = [world.begin(name) for name in "abc"]
     for session, pod in zip(sessions, pods, strict=True):
         world.tell(session, pod)

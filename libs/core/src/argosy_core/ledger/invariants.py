@@ -34,7 +34,7 @@ def check_books(table: PlacementTable, nodes: NodeTable, classes: ClassTable, pe
     free = nodes.allocatable.copy()
     for column, amount in zip(free, table.amounts[:, slots], strict=True):
         np.subtract.at(column, table.node[slots], amount)
-    free[[nodes.axis.index(name) for name in SCALED]] -= permits.withheld()
+    free[[nodes.axis.index(name) for name in SCALED]] -= permits.room.withheld()
     wrong = np.argwhere(free != nodes.free)
     if len(wrong):
         resource, node = wrong[0].tolist()

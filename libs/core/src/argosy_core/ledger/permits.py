@@ -32,27 +32,29 @@ Transitions, r the booking, b the buffer, p what is deferred, q what is asked fo
 A change of watermark, system or unit changes no booking, so reserved may be above total - system then; a request is
 checked against the unit last told. Above the watermark no pod is placed where pods are scaled (see `pressure`).
 
+Owns the transitions; what is left for permits, and what is booked, is in `permit_room`.
+
 Source: seed 001 "Deep dive into resource management"; design sections 5 "Resize", 7 invariant 8.
 """
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
-from argosy_core.arrays import Bools, Float64s, Int8s, Int32s, Int64s
+from argosy_core.arrays import Bools, Int8s, Int32s, Int64s
 from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.job.reading.scaling import SCALED, Scaling
 from argosy_core.job.tables.members import Members
 from argosy_core.ledger.permit_notes import NotedPermits
-from argosy_core.ledger.permit_records import NodeBooks, PermitSettings, RefusalReason, refuse, sums_by_node
+from argosy_core.ledger.permit_records import PermitSettings, RefusalReason, refuse, sums_by_node
+from argosy_core.ledger.permit_room import PermitRoom
 from argosy_core.ledger.placements import PlacementTable
+from argosy_core.ledger.pod_notices import PodNotices
+from argosy_core.ledger.queue_weights import QueueWeights
 from argosy_core.ledger.records import PodEvents
 from argosy_core.ledger.scaled_pods import ScaledPodTable
-from argosy_core.ledger.sharing import Demand, share_room
 from argosy_core.nodes import NodeFlag, NodeTable
 
 __all__ = ["PermitBook"]
@@ -74,14 +76,16 @@ class PermitBook:
         """Start with no scaled pod, at second 0 of the ledger's clock."""
         self.pods = ScaledPodTable()
         """The scaled pods; change them through the book only."""
-        self.settings = settings
-        """How permits are given; a unit that changes counts from the next answer on."""
+        self.room = PermitRoom(self.pods, placements, nodes, settings)
+        """What is left for permits, and what the pods are booked at."""
         self.notes = NotedPermits(self.pods, settings.noted_by, quiet_s=settings.note_quiet_s)
         """What pods may have at most, as it is noted on them."""
         self.now_s = 0.0
         """The ledger's clock; see `advance`."""
-        self.weights: dict[int, float] = {}
-        """By index of a queue: its weight, 1 where it is left out."""
+        self.queues = QueueWeights()
+        """What queues weigh where room is shared out."""
+        self.notices = PodNotices(self.pods, placements, nodes)
+        """What agents are to be told of their pods beside permits."""
         self.has_listed = False
         """The first full list of pods was taken in; what comes later was never permitted anything by another ledger."""
         self._uncertain_until_s = settings.lease_s + settings.margin_s
@@ -89,13 +93,18 @@ class PermitBook:
         """By session: how long its leases last, as its agent was told."""
         self._placements = placements
         self._nodes = nodes
-        self._columns = np.array([nodes.axis.index(name) for name in SCALED])
-        self._told_weights: dict[int, dict[str, float]] = {}
-        self._queues: dict[str, int] = {}
+        self._columns = self.room.columns
         self._settled_at = 0
-        self._stopped: list[tuple[int, int]] = []
-        self._moved: list[tuple[Int32s, bool]] = []
-        self._withheld = np.zeros((len(SCALED), 0), np.int64)
+
+    @property
+    def settings(self) -> PermitSettings:
+        """How permits are given; a unit that changes counts from the next answer on."""
+        return self.room.settings
+
+    @settings.setter
+    def settings(self, settings: PermitSettings) -> None:
+        """Give permits otherwise from now on."""
+        self.room.settings = settings
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -120,7 +129,7 @@ class PermitBook:
         # Until the leader was told that it is as it is, which it is from now on, a pod is kept.
         is_told = ((pods.told[:, rows] == -1) | (pods.told[:, rows] == pods.observed[:, rows])).all(axis=0)
         self._switch_off(rows[pods.is_off[rows] & is_told])
-        self._withhold()
+        self.room.withhold()
 
     # --- facts, from the ledger ---------------------------------------------------------------------------------------
 
@@ -195,7 +204,7 @@ class PermitBook:
         pods.wanted[:, rows] = pods.permit[:, rows]
         pods.number[rows] = numbers[taken]
         pods.session[rows], pods.process[rows] = session, process
-        pods.unit[:, rows] = self._units(rows)
+        pods.unit[:, rows] = self.room.units(rows)
         self._rebook_without_floor(rows)
         return refused
 
@@ -241,13 +250,13 @@ class PermitBook:
         known = rows[ours]
         pods.number[known] = numbers[ours]
         pods.wanted[:, known] = pods.permit[:, known]
-        pods.unit[:, known] = self._units(known)
+        pods.unit[:, known] = self.room.units(known)
         taken = refused == 0
         rows = rows[taken]
         pods.wanted[:, rows] = wanted[:, taken]
         pods.is_bundle[rows] = bundle[taken]
         pods.permit[:, rows] = np.minimum(permit[:, taken], wanted[:, taken])
-        self._rebook(rows)
+        self.room.rebook(rows)
         return refused
 
     def settle(self, rows: Int32s | None = None) -> Int32s:
@@ -304,11 +313,6 @@ class PermitBook:
         self._orphan(self.held_by(session), self.now_s)
         self._leases_s.pop(session, None)
 
-    def take_stopped(self) -> list[tuple[int, int]]:
-        """Return (session, row) of pods that are not scaled any more and were held, each told once."""
-        stopped, self._stopped = self._stopped, []
-        return stopped
-
     def end_note(self, uid: bytes, found: str | None) -> int:
         """Take in how a note was written; return the row of a held pod whose permit may be told now, else 0.
 
@@ -322,7 +326,7 @@ class PermitBook:
         pods, rows = self.pods, np.array([row], np.int32)
         if pods.process[row] == 0 and pods.floor[:, row].any():
             pods.floor[:, row] = np.minimum(pods.floor[:, row], self._may_have(row))
-            self._rebook(rows)
+            self.room.rebook(rows)
         return row if pods.session[row] else 0
 
     def forget_told(self, pool: int) -> None:
@@ -357,56 +361,9 @@ class PermitBook:
         """Name pods that are to be moved, or give their moves up."""
         self.pods.is_moving[rows] = is_moving
         self.pods.moving_s[rows] = self.now_s
-        self._moved.append((rows, is_moving))
-
-    def take_moved(self) -> list[tuple[Int32s, bool]]:
-        """Return which pods were named to be moved, or not to be any more, each told once."""
-        moved, self._moved = self._moved, []
-        return moved
-
-    def take_drained(self) -> list[tuple[Int32s, bool]]:
-        """Return held pods whose node was cordoned, or is open again, since they were told, each told once."""
-        pods = self.pods
-        rows = np.flatnonzero(pods.session).astype(np.int32)
-        cordoned = self._nodes.flags[self._placements.node[pods.slot[rows]]] & NodeFlag.CORDONED != 0
-        changed = cordoned != pods.is_draining[rows]
-        rows, cordoned = rows[changed], cordoned[changed]
-        pods.is_draining[rows] = cordoned
-        return [(rows[cordoned == drains], drains) for drains in (True, False) if (cordoned == drains).any()]
-
-    def set_weights(self, weights: Mapping[str, float], *, pool: int = -1) -> None:
-        """Say what queues weigh; one that is left out weighs 1. Configuration counts before a leader's word.
-
-        Args:
-            weights: By name of the queue; replaces what the same said before.
-            pool: Number of the pool whose leader says so, -1 for the configuration.
-
-        Raises:
-            InvalidRequest: A weight is not above 0.
-        """
-        if not all(0 < weight < float("inf") for weight in weights.values()):
-            raise InvalidRequest("weights of queues must be above 0")
-        self._told_weights[pool] = dict(weights)
-        said = ChainMap(*(told for _, told in sorted(self._told_weights.items())))
-        self.weights = {self._queue(name): weight for name, weight in said.items()}
+        self.notices.note_moved(rows, is_moving=is_moving)
 
     # --- reading ------------------------------------------------------------------------------------------------------
-
-    def node_books(self) -> NodeBooks:
-        """Return the books of all nodes. Complexity: O(nodes + scaled pods) in NumPy."""
-        nodes, pods, rows = self._nodes, self.pods, self.pods.live()
-        at = self._placements.node[pods.slot[rows]]
-        allocatable, system = nodes.allocatable[self._columns], nodes.system[self._columns]
-        moving = rows[pods.is_moving[rows]]
-        return NodeBooks(
-            total=allocatable + system,
-            system=system.copy(),
-            reserved=allocatable - self._room(),
-            buffer=sums_by_node(pods.buffer(rows), at, len(nodes)),
-            pressure=sums_by_node(pods.deferred(rows), at, len(nodes)),
-            watermark=(allocatable * self._watermarks()).astype(np.int64),
-            accounted=sums_by_node(pods.booked(moving) + pods.deferred(moving), at[pods.is_moving[rows]], len(nodes)),
-        )
 
     def check_invariants(self) -> None:
         """Compare bookings with what they are made of.
@@ -441,14 +398,14 @@ class PermitBook:
             if not pods.is_off[row]:
                 pods.is_off[row] = True
                 if pods.session[row]:
-                    self._stopped.append((int(pods.session[row]), row))
+                    self.notices.note_stopped(int(pods.session[row]), row)
                     leases_end_s = self.now_s + self.lease_s(int(pods.session[row]))
                     self._orphan(np.array([row], np.int32), leases_end_s)
             return
         pods.is_off[row] = False
         pods.least[:, row], pods.most[:, row] = scaling.least, scaling.most
         pods.own_unit[:, row] = scaling.unit or 0
-        pods.is_movable[row], pods.queue[row] = scaling.is_movable, self._queue(scaling.queue)
+        pods.is_movable[row], pods.queue[row] = scaling.is_movable, self.queues.index(scaling.queue)
         self.notes.see(row, scaling.note.text, is_first_list=not self.has_listed)
         if pods.session[row]:
             limit = np.maximum(pods.most[:, row], pods.permit[:, row])
@@ -462,9 +419,6 @@ class PermitBook:
         """Return (resource,) what a pod may have been permitted before this ledger began."""
         rows = np.array([row], np.int32)
         return self.notes.limit(rows, self.pods.most[:, rows])[:, 0]
-
-    def _queue(self, name: str) -> int:
-        return self._queues.setdefault(name, len(self._queues))
 
     def _orphan(self, rows: Int32s, leases_end_s: float) -> None:
         """Take pods from whoever holds them; bookings stay for the margin after their leases."""
@@ -489,73 +443,9 @@ class PermitBook:
         pods.asked_s[rows] = self.now_s
         return np.asarray(too_often)
 
-    def withheld(self) -> Int64s:
-        """Return (resource, node) what placements may not have, though permits may: what is above the watermark."""
-        missing = len(self._nodes) - self._withheld.shape[1]
-        if missing > 0:
-            self._withheld = np.pad(self._withheld, ((0, 0), (0, missing)))
-        return self._withheld
-
-    def _room(self) -> Int64s:
-        """Return (resource, node) what permits may have of what is left."""
-        room: Int64s = self._nodes.free[self._columns] + self.withheld()
-        return room
-
-    def _watermarks(self) -> Float64s:
-        """Return the watermark of each node, a part of 1."""
-        ratios = np.full(len(self._nodes), self.settings.watermark_ratio)
-        for name, ratio in self.settings.node_watermarks.items():
-            row = int(self._nodes.index_of([name])[0])
-            if row >= 0:
-                ratios[row] = ratio
-        return ratios
-
-    def _withhold(self) -> None:
-        """Keep what is above the watermark from placements, on nodes where pods are scaled."""
-        before, nodes = self.withheld(), self._nodes
-        if self.settings.watermark_ratio >= 1 and not self.settings.node_watermarks and not before.any():
-            return
-        has_scaled = np.zeros(len(nodes), np.bool_)
-        has_scaled[self._placements.node[self.pods.slot[self.pods.live()]]] = True
-        allocatable = nodes.allocatable[self._columns]
-        wanted = np.where(has_scaled, allocatable - (allocatable * self._watermarks()).astype(np.int64), 0)
-        self._withheld = wanted
-        self._move_amounts(np.arange(len(nodes), dtype=np.int32), wanted - before)
-
-    def _move_amounts(self, at: Int32s, change: Int64s) -> None:
-        """Take (resource of SCALED, n) amounts of nodes, or give back what is below 0."""
-        amounts = np.zeros((len(self._nodes.axis), len(at)), np.int64)
-        for move, part in ((self._nodes.take, np.maximum(change, 0)), (self._nodes.give, np.maximum(-change, 0))):
-            moved = part.any(axis=0)
-            if moved.any():
-                amounts[self._columns] = part
-                move(at[moved], amounts[:, moved])
-
-    def _units(self, rows: Int32s) -> Int64s:
-        """Return (resource, n) the compute unit at each pod's node."""
-        units = np.repeat(np.array(self.settings.unit, np.int64)[:, np.newaxis], len(rows), axis=1)
-        if self.settings.node_units:
-            at = self._placements.node[self.pods.slot[rows]]
-            for name, unit in self.settings.node_units.items():
-                units[:, at == self._nodes.index_of([name])[0]] = np.array(unit)[:, np.newaxis]
-        own = self.pods.own_unit[:, rows]
-        return np.where(own > 0, own, units)
-
     def _rebook_without_floor(self, rows: Int32s) -> None:
         self.pods.floor[:, rows] = 0
-        self._rebook(rows)
-
-    def _rebook(self, rows: Int32s) -> None:
-        """Book distinct pods at what they are to be booked at now."""
-        placements = self._placements
-        slots = self.pods.slot[rows]
-        where = np.ix_(self._columns, slots)
-        booked = self.pods.booked(rows)
-        change = booked - placements.amounts[where]
-        if not change.any():
-            return
-        placements.amounts[where] = booked
-        self._move_amounts(placements.node[slots], change)
+        self.room.rebook(rows)
 
     def _give(self, rows: Int32s, at: Int32s) -> None:
         """Raise the permits of pods that want more, on nodes whose demand is all among them."""
@@ -563,38 +453,9 @@ class PermitBook:
         missing = np.maximum(pods.wanted[:, rows] - pods.booked(rows), 0)
         # Nothing is given where less than nothing is free, not even what a pod has already: what is seen may be of
         # yesterday, and a permit would make it last.
-        is_enough = np.asarray(sums_by_node(missing, at, len(self._nodes)) <= self._room()).all(axis=0)
+        is_enough = np.asarray(sums_by_node(missing, at, len(self._nodes)) <= self.room.left()).all(axis=0)
         fits: Bools = np.asarray(is_enough)[at]
         pods.permit[:, rows[fits]] = np.maximum(pods.permit[:, rows[fits]], pods.wanted[:, rows[fits]])
-        self._rebook(rows[fits])
+        self.room.rebook(rows[fits])
         for node in np.unique(at[~fits]).tolist():
-            self._share(rows[~fits & (at == node)], node)
-
-    def _share(self, rows: Int32s, node: int) -> None:
-        """Share out the room of one node that has too little."""
-        pods, live = self.pods, self.pods.live()
-        there = live[self._placements.node[pods.slot[live]] == node]
-        growth = np.maximum(pods.booked(there) - pods.buffer(there) - pods.least[:, there], 0)
-        grown: dict[int, list[int]] = {}
-        for queue in np.unique(pods.queue[there]).tolist():
-            grown[queue] = growth[:, pods.queue[there] == queue].sum(axis=1).tolist()
-        booked, units = pods.booked(rows), self._units(rows)
-        demands = [
-            Demand(
-                has=tuple(booked[:, at].tolist()),
-                wanted=tuple(pods.wanted[:, row].tolist()),
-                least=tuple(pods.least[:, row].tolist()),
-                unit=tuple(units[:, at].tolist()),
-                queue=int(pods.queue[row]),
-                is_bundle=bool(pods.is_bundle[row]),
-            )
-            for at, row in enumerate(rows.tolist())
-        ]
-        total = self._nodes.allocatable[self._columns, node].tolist()
-        free = self._room()[:, node]
-        room = np.maximum(free, 0).tolist()
-        given = share_room(room, demands, total=total, growth=grown, weights=self.weights)
-        permits = np.minimum(np.array(given, np.int64).T, pods.wanted[:, rows])
-        permits[free < 0] = 0
-        pods.permit[:, rows] = np.maximum(pods.permit[:, rows], permits)
-        self._rebook(rows)
+            self.room.share(rows[~fits & (at == node)], node, self.queues.weights)

@@ -71,7 +71,7 @@ class PressureBook:
         failed = rows[pods.is_moving[rows] & (pods.moving_s[rows] + settings.move_timeout_s <= permits.now_s)]
         if len(failed):
             permits.move(failed, is_moving=False)
-        books = permits.node_books()
+        books = permits.room.node_books()
         is_open = books.watermark < books.total - books.system
         if not is_open.any():
             return np.zeros(0, np.int32)

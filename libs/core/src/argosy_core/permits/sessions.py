@@ -213,9 +213,10 @@ class PermitService:
         self._tell(self._book.settle(np.zeros(0, np.int32)), outcome)
         self._direct(outcome)
         self._pressure.name_moves()
+        notices = self._book.notices
         for rows, directive in (
-            *((rows, Directive.DRAIN if drains else Directive.RESUME) for rows, drains in self._book.take_drained()),
-            *((rows, Directive.MIGRATE if moves else Directive.RESUME) for rows, moves in self._book.take_moved()),
+            *((rows, Directive.DRAIN if drains else Directive.RESUME) for rows, drains in notices.take_drained()),
+            *((rows, Directive.MIGRATE if moves else Directive.RESUME) for rows, moves in notices.take_moved()),
         ):
             for session, own in self._by_session(rows):
                 self._directive(session, own, directive, outcome)
@@ -347,7 +348,7 @@ class PermitService:
 
     def _direct(self, outcome: Outcome) -> None:
         """Say which pods are not scaled any more."""
-        for session, row in self._book.take_stopped():
+        for session, row in self._book.notices.take_stopped():
             self._directive(session, np.array([row], np.int32), Directive.STOP, outcome)
 
     def _directive(self, session: int, rows: Int32s, directive: Directive, outcome: Outcome) -> None:
