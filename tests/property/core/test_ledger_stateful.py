@@ -167,8 +167,8 @@ class LedgerMachine(RuleBasedStateMachine):
         assert {row: tuple(self.ledger.nodes.free[order, row].tolist()) for row in self.nodes} == {
             row: self.free(row) for row in self.nodes
         }
-        assert len(self.ledger._ended[0]) == len(self.ended)
-        assert self.ledger._ended[0].has(first_runs(sorted(self.ended))).all()
+        assert len(self.ledger._observer.ended[0]) == len(self.ended)
+        assert self.ledger._observer.ended[0].has(first_runs(sorted(self.ended))).all()
         keys = sorted(key for key in self.pods if key > 0)
         assert self.ledger.nodes_of(first_runs(keys)).tolist() == [self.pods[key].node for key in keys]
 

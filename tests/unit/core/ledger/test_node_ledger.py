@@ -253,7 +253,7 @@ def test_full_list_does_not_bring_back_a_run_that_was_seen_to_end() -> None:
     assert listed(ledger, (1, CORE, 0), (2, CORE, 0)) == (0, 0, 0)
     assert free_cpu(ledger) == [4000, 4000, 4000]
     ledger.release(keys(1, 2))
-    assert len(ledger._ended[0]) == 0
+    assert len(ledger._observer.ended[0]) == 0
 
 
 def test_late_deletions_of_released_runs_cost_no_memory() -> None:
@@ -264,7 +264,7 @@ def test_late_deletions_of_released_runs_cost_no_memory() -> None:
     ledger.observe(pods((1, 1, 0, True)))
     ledger.release(keys(1))
     ledger.observe(pods((1, 1, 0, True)))
-    assert len(ledger._ended[0]) == 0
+    assert len(ledger._observer.ended[0]) == 0
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ was observed and not seen to end keeps its amounts booked whatever the leader sa
 The leaders of several pools may place on one cluster. There is one account of what is taken, so together they cannot
 over-commit; each holds placements of its own, and its list and its releases say nothing of the others'.
 
+Owns the tables of a cluster and why a placement begins or ends; what it is booked at is in `bookings`, what pods say in
+`observing`.
+
 Source: seed 001 "Basics"; seed 000 "Commit Phase"; design sections 5 "Sampler session" and 6 "ledger transitions".
 """
 
@@ -22,7 +25,6 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s, has_true, true_places
 from argosy_core.errors import InvalidRequest
@@ -30,18 +32,20 @@ from argosy_core.framework import ClassTable
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.reading.permit_rules import PermitRules
 from argosy_core.job.reading.scaling import SCALED
-from argosy_core.job.tables.members import Members, MemberSet
+from argosy_core.job.tables.members import Members
+from argosy_core.ledger.bookings import Bookings
 from argosy_core.ledger.class_memory import ClassMemory, with_overheads
 from argosy_core.ledger.invariants import check_books
+from argosy_core.ledger.observing import PodObserver, keys_of
 from argosy_core.ledger.permit_records import PermitSettings
 from argosy_core.ledger.permits import PermitBook
-from argosy_core.ledger.placements import Hold, PlacementTable, unmanaged_keys
+from argosy_core.ledger.placements import Hold, PlacementTable
 from argosy_core.ledger.pod_sizes import PodSizes, pod_sizes
 from argosy_core.ledger.pressure import PressureBook
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
 from argosy_core.ledger.whole_nodes import whole_node_amounts
 from argosy_core.nodes import NodeSpec, NodeTable
-from argosy_core.resources import DEFAULT_AXIS, PODS, ResourceAxis
+from argosy_core.resources import DEFAULT_AXIS, ResourceAxis
 
 __all__ = ["NodeLedger"]
 
@@ -87,10 +91,8 @@ class NodeLedger:
         """Which pods are to be moved because their nodes are too full."""
         self._class_memory = ClassMemory(pool_count)
         self._specs: dict[str, NodeSpec] = {}
-        self._ended = tuple(MemberSet() for _ in range(pool_count))
-        """By pool: members whose pod ended while its leader holds them."""
-        self._unlisted_pools = set(range(pool_count))
-        self._has_disowned = False
+        self._bookings = Bookings(self._placements, self.nodes, self.classes)
+        self._observer = PodObserver(self._placements, self._bookings, pool_count)
 
     # --- definitions and nodes ----------------------------------------------------------------------------------------
 
@@ -123,12 +125,12 @@ class NodeLedger:
         self._use(with_overheads(self.classes, table, overheads))
         self._sync_axis()
         slots = true_places((table.hold == _LEADER) & (table.class_slot >= 0) & (table.scaled == 0)).astype(np.int32)
-        self._unbook(slots)
-        self._fill(slots, nodes=table.node[slots], class_slots=table.class_slot[slots])
-        self._book(slots)
+        self._bookings.unbook(slots)
+        self._bookings.fill(slots, nodes=table.node[slots], class_slots=table.class_slot[slots])
+        self._bookings.book(slots)
 
     def _use(self, classes: ClassTable) -> None:
-        self.classes = self.pressure.classes = classes
+        self.classes = self.pressure.classes = self._bookings.classes = classes
 
     def put_nodes(self, nodes: Sequence[NodeSpec]) -> Int32s:
         """Add nodes or replace what is known of them, and return their rows."""
@@ -210,19 +212,19 @@ class NodeLedger:
             class_slots: n slots of the class table.
             nodes: n rows of the node table.
         """
-        self.nodes.take(nodes, self._amounts(class_slots, nodes))
-        self._each_port(self.classes.port[class_slots], nodes, take=True)
+        self.nodes.take(nodes, self._bookings.amounts(class_slots, nodes))
+        self._bookings.each_port(self.classes.port[class_slots], nodes, take=True)
 
     def roll_back(self, class_slots: Int32s, nodes: Int32s) -> None:
         """Undo reservations that are not kept."""
-        self.nodes.roll_back(nodes, self._amounts(class_slots, nodes))
-        self._each_port(self.classes.port[class_slots], nodes, take=False)
+        self.nodes.roll_back(nodes, self._bookings.amounts(class_slots, nodes))
+        self._bookings.each_port(self.classes.port[class_slots], nodes, take=False)
 
     def keep(self, members: Members, class_slots: Int32s, nodes: Int32s, pool: int = 0) -> None:
         """Turn n reservations into placements of a pool; the members have none yet and are distinct."""
         slots = self._placements.add(members, _LEADER)
         self._placements.pool[slots] = pool
-        self._fill(slots, nodes=nodes, class_slots=class_slots)
+        self._bookings.fill(slots, nodes=nodes, class_slots=class_slots)
 
     def move(self, members: Members, nodes: Int32s) -> None:
         """Give n members that stand on `ANY_NODE` the nodes reserved for them; no capacity rises by that."""
@@ -230,8 +232,8 @@ class NodeLedger:
         slots = table.slots(members)
         before = table.node[slots]
         self.nodes.roll_back(before, table.amounts[:, slots])
-        self._each_port(table.port[slots], before, take=False)
-        self._fill(slots, nodes=nodes, class_slots=table.class_slot[slots])
+        self._bookings.each_port(table.port[slots], before, take=False)
+        self._bookings.fill(slots, nodes=nodes, class_slots=table.class_slot[slots])
 
     def classes_of(self, members: Members) -> Int32s:
         """Return the slot of the class of each member's placement, -1 where it has none."""
@@ -254,7 +256,7 @@ class NodeLedger:
         Returns:
             How many placements ended. One whose pod was observed stays until the pod's end is.
         """
-        self._ended[pool].discard(members)
+        self._observer.ended[pool].discard(members)
         slots = self._placements.slots(members)
         slots = slots[slots >= 0]
         if not slots.size:  # as when the pods ended first
@@ -313,24 +315,24 @@ class NodeLedger:
             raise InvalidRequest("the list names a node index that does not exist")
         if not members.are_distinct():
             raise InvalidRequest("the list names a member of a run twice")
-        self._ended[pool].keep(members)
-        self._unlisted_pools.discard(pool)
+        self._observer.ended[pool].keep(members)
+        self._observer.unlisted_pools.discard(pool)
         table = self._placements
         known = table.live()
         known = known[(table.handle[known] >= 0) & (table.pool[known] == pool)]
         dropped = known[~table.keys(known).is_in(members)]
         dropped_count = self._let_go(dropped)
         slots = table.slots(members)
-        fresh = (slots < 0) & ~self._ended[pool].has(members)
+        fresh = (slots < 0) & ~self._observer.ended[pool].has(members)
         moved = (slots >= 0) & (table.hold[slots] & _POD == 0)
         if self.nodes.any_row >= 0:
             nodes = np.where((slots >= 0) & (nodes == self.nodes.any_row), table.node[slots], nodes)
         moved &= (table.node[slots] != nodes) | (table.class_slot[slots] != class_slots)
         if has_true(moved):
-            self._unbook(slots[moved])
-            self._fill(slots[moved], nodes=nodes[moved], class_slots=class_slots[moved])
-            self._book(slots[moved])
-        self._hold_listed(slots[slots >= 0], class_slots[slots >= 0])
+            self._bookings.unbook(slots[moved])
+            self._bookings.fill(slots[moved], nodes=nodes[moved], class_slots=class_slots[moved])
+            self._bookings.book(slots[moved])
+        self._bookings.hold_listed(slots[slots >= 0], class_slots[slots >= 0])
         table.pool[slots[slots >= 0]] = pool
         self.reserve(class_slots[fresh], nodes[fresh])
         self.keep(members[fresh], class_slots[fresh], nodes[fresh], pool)
@@ -339,22 +341,8 @@ class NodeLedger:
     # --- observing ----------------------------------------------------------------------------------------------------
 
     def disown(self, events: PodEvents) -> PodEvents:
-        """Return events in which pods that claim a run placed elsewhere are unmanaged ones.
-
-        Whoever may make pods can write the labels and the name of a run, and a pod's node never changes. So the run
-        keeps its placement, and such a pod counts with what it asks for, where it is, until it ends.
-        """
-        table = self._placements
-        slots = table.slots(events.members)
-        is_elsewhere = (slots >= 0) & (table.hold[slots] & _LEADER > 0) & (events.nodes >= 0)
-        is_elsewhere &= table.node[slots] != events.nodes
-        if self._has_disowned:  # the run may have ended before the pod that claimed it
-            is_elsewhere |= (events.members.ordinal > 0) & (table.slots(unmanaged_keys(events.uids)) >= 0)
-        if not has_true(is_elsewhere):
-            return events
-        self._has_disowned = True
-        handle, ordinal = (np.where(is_elsewhere, 0, column) for column in events.members.columns)
-        return replace(events, members=Members(handle, ordinal))
+        """Return events in which pods that claim a run placed elsewhere are unmanaged ones; see `PodObserver`."""
+        return self._observer.disown(events)
 
     def observe(self, events: PodEvents) -> ObserveOutcome:
         """Take in pods as the cluster shows them.
@@ -372,13 +360,7 @@ class NodeLedger:
             raise InvalidRequest(f"requests are shaped {events.requests.shape}, not ({len(events)}, {len(self.axis)})")
         if len(events) and int(events.nodes.max()) >= len(self.nodes):
             raise InvalidRequest("the events name a node index that does not exist")
-        counts = np.zeros(3, np.int64)
-        keys = _keys(events)
-        waves = keys.waves()
-        for wave in waves:
-            counts += self._observe_distinct(*((keys, events) if len(waves) == 1 else (keys[wave], events.part(wave))))
-        added, replaced, ended = counts.tolist()
-        return ObserveOutcome(added_count=added, replaced_count=replaced, ended_count=ended)
+        return self._observer.observe(events, self.permits)
 
     def observe_all(self, events: PodEvents) -> ObserveOutcome:
         """Take in the full list of the cluster's pods: `observe`, then end every observed pod that is not in it.
@@ -388,10 +370,10 @@ class NodeLedger:
         outcome = self.observe(events)
         table = self._placements
         observed = table.hold & _POD > 0
-        listed = table.slots(_keys(events)[~events.ended])
+        listed = table.slots(keys_of(events)[~events.ended])
         observed[listed[listed >= 0]] = False
         gone = true_places(observed).astype(np.int32)
-        self._end(gone)
+        self._observer.end(gone, self.permits)
         self.permits.has_listed = True
         return ObserveOutcome(
             added_count=outcome.added_count,
@@ -434,162 +416,13 @@ class NodeLedger:
             self.classes.extend_axis(self.nodes.axis.names)
             self._placements.extend_axis(len(self.nodes.axis))
 
-    def _amounts(self, class_slots: Int32s, nodes: Int32s) -> Int64s:
-        """Return (resource, n) what pods take of their nodes.
-
-        One that shares its node with pods of its own job alone takes all that the node has of `pods`. So nobody else
-        fits there, while the others of its job are placed in the same step, by what else is left.
-        """
-        amounts: Int64s = self.classes.requests[class_slots].T
-        whole = self.classes.whole[class_slots]
-        if has_true(whole):
-            amounts = amounts.copy()
-            pods = amounts[self.axis.index(PODS)]
-            pods[whole] = np.maximum(pods[whole], self.nodes.allocatable[self.axis.index(PODS), nodes[whole]])
-        return amounts
-
-    def _fill(self, slots: Int32s, *, nodes: Int32s, class_slots: Int32s) -> None:
-        """Write node, class and amounts of placements that are as their class says."""
-        table = self._placements
-        table.node[slots] = nodes
-        table.class_slot[slots] = class_slots
-        table.port[slots] = self.classes.port[class_slots]
-        table.amounts[:, slots] = self._amounts(class_slots, nodes)
-
-    def _hold_listed(self, slots: Int32s, class_slots: Int32s) -> None:
-        """Give the leader its hold on placements that it listed; ports are learnt from the class where no pod told."""
-        table = self._placements
-        table.hold[slots] |= _LEADER
-        table.class_slot[slots] = class_slots
-        amounts = self._at_least_class(table.amounts[:, slots], class_slots, table.node[slots])
-        scaled = table.scaled[slots] > 0
-        amounts[:, scaled] = table.amounts[:, slots[scaled]]  # those are told by their pods and permits alone
-        short = (amounts != table.amounts[:, slots]).any(axis=0)
-        if has_true(short):
-            self.nodes.take(table.node[slots[short]], amounts[:, short] - table.amounts[:, slots[short]])
-            table.amounts[:, slots[short]] = amounts[:, short]
-        learnt = (table.port[slots] == 0) & (self.classes.port[class_slots] > 0)
-        table.port[slots[learnt]] = self.classes.port[class_slots[learnt]]
-        self._each_port(table.port[slots[learnt]], table.node[slots[learnt]], take=True)
-
-    def _book(self, slots: Int32s) -> None:
-        """Take the amounts and ports of placements off their nodes."""
-        table = self._placements
-        self.nodes.take(table.node[slots], table.amounts[:, slots])
-        self._each_port(table.port[slots], table.node[slots], take=True)
-
-    def _unbook(self, slots: Int32s) -> None:
-        """Give the amounts and ports of placements back to their nodes."""
-        table = self._placements
-        self.nodes.give(table.node[slots], table.amounts[:, slots])
-        self._each_port(table.port[slots], table.node[slots], take=False)
-
-    def _each_port(self, ports: Int32s, nodes: Int32s, *, take: bool) -> None:
-        """Take or give the host ports of the few pods that have some."""
-        change = self.nodes.take_ports if take else self.nodes.give_ports
-        for position in true_places(ports).tolist():
-            change(int(nodes[position]), self.classes.ports[int(ports[position])])
-
     def _let_go(self, slots: Int32s) -> int:
         """Take the leader's hold off distinct placements; end those that no pod holds, and return how many."""
         table = self._placements
         table.hold[slots] &= _POD
         ending = slots[table.hold[slots] == 0]
         if len(ending):
-            self._unbook(ending)
+            self._bookings.unbook(ending)
             self.permits.forget(ending)
             table.drop(ending)
         return len(ending)
-
-    def _end(self, slots: Int32s) -> None:
-        """End distinct placements because their pods ended."""
-        if not len(slots):
-            return
-        table = self._placements
-        self._unbook(slots)
-        self.permits.forget(slots)
-        # Until the leader lets go it may list such a run again; what ended must not come back.
-        held = slots[table.hold[slots] & _LEADER > 0]
-        for pool, ended in enumerate(self._ended):
-            ended.add(table.keys(held[table.pool[held] == pool]))
-        table.drop(slots)
-
-    def _observe_distinct(self, keys: Members, events: PodEvents) -> tuple[int, int, int]:
-        """Take in events of distinct pods; return how many were added, replaced, ended."""
-        table = self._placements
-        uids = np.ascontiguousarray(events.uids).view(np.int64)
-        slots = table.slots(keys)
-        known = slots >= 0
-        same_pod = known & ((table.uid[slots] == uids).all(axis=1) | (table.uid[slots] == 0).all(axis=1))
-        ending = events.ended & same_pod
-        for pool in self._unlisted_pools:
-            self._ended[pool].add(keys[events.ended & ~known & (keys.handle >= 0)])
-        self._end(slots[ending])
-        there = ~events.ended & (events.nodes >= 0)
-        stays = there & known
-        if has_true(stays):
-            stays_at = true_places(stays)
-            replaced = self._replace(slots[stays_at], events, stays_at)
-            table.hold[slots[stays_at]] |= _POD
-            table.uid[slots[stays_at]] = uids[stays_at]
-        else:
-            replaced = 0
-        added = true_places(there & ~known)
-        if len(added):
-            self._add_pods(keys[added], events, added)
-        return len(added), replaced, int(ending.sum())
-
-    def _replace(self, slots: Int32s, events: PodEvents, positions: npt.NDArray[np.intp]) -> int:
-        """Book placements as their observed pods are; return how many differed."""
-        table = self._placements
-        nodes = events.nodes[positions]
-        requests = self._at_least_class(events.requests[positions].T, table.class_slot[slots], nodes)
-        requests = self.permits.take_observed(slots, events, positions, requests)
-        differs = (table.node[slots] != nodes) | (table.amounts[:, slots] != requests).any(axis=0)
-        moved = slots[differs]
-        if len(moved):
-            self._unbook(moved)
-            table.node[moved] = nodes[differs]
-            table.amounts[:, moved] = requests[:, differs]
-            self._book(moved)
-        return len(moved)
-
-    def _at_least_class(self, amounts: Int64s, class_slots: Int32s, nodes: Int32s) -> Int64s:
-        """Return (resource, n) amounts raised to what the class asks for, where it is known.
-
-        The pods of a bag appear one by one, and what is not there yet must not be given away meanwhile.
-        """
-        known = class_slots >= 0
-        if known.all():
-            return np.maximum(amounts, self._amounts(class_slots, nodes))
-        raised = amounts.copy()
-        raised[:, known] = np.maximum(amounts[:, known], self._amounts(class_slots[known], nodes[known]))
-        return raised
-
-    def _add_pods(self, keys: Members, events: PodEvents, positions: npt.NDArray[np.intp]) -> None:
-        """Book pods that nothing was known of."""
-        table = self._placements
-        slots = table.add(keys, _POD)
-        table.node[slots] = events.nodes[positions]
-        table.class_slot[slots] = -1
-        table.uid[slots] = np.ascontiguousarray(events.uids[positions]).view(np.int64)
-        table.amounts[:, slots] = self.permits.take_observed(slots, events, positions, events.requests[positions].T)
-        if events.host_ports:
-            table.port[slots] = [
-                self.classes.ports.intern(events.host_ports.get(position, ())) for position in positions.tolist()
-            ]
-        for ended in self._ended:
-            ended.discard(keys)
-        self._book(slots)
-
-
-def _keys(events: PodEvents) -> Members:
-    """Return the placement key of each event."""
-    is_ours = events.members.ordinal > 0
-    if is_ours.all():
-        return events.members
-    unmanaged = unmanaged_keys(events.uids)
-    return Members(
-        np.where(is_ours, events.members.handle, unmanaged.handle),
-        np.where(is_ours, events.members.ordinal, unmanaged.ordinal),
-    )
