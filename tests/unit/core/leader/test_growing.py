@@ -12,6 +12,7 @@ from argosy_core.job.tables.members import member_of, number_of, ordinal_of, pla
 from argosy_core.leader import instructions as say
 from argosy_core.queueing import to_cores
 from argosy_core.scheduler import RoundSettings
+from argosy_core.scheduler.memory.flows import non_preemptible_usage
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -84,7 +85,7 @@ def test_extras_are_no_work_that_lasts() -> None:
     later(world)
     usage = world.state.queues.usage
     assert to_cores(usage).sum() == 12.0
-    assert world.state.non_preemptible_usage(to_cores(usage)).sum() == 4.0
+    assert non_preemptible_usage(world.state, to_cores(usage)).sum() == 4.0
 
 
 @pytest.mark.parametrize("takes_over", [False, True])

@@ -17,6 +17,7 @@ from argosy_core.scheduler import (
     next_due_s,
     set_queues,
 )
+from argosy_core.scheduler.memory.flows import counted_usage
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -287,6 +288,6 @@ def test_ends_that_the_last_leader_did_not_store_leave_no_flow_above_the_cap() -
     world.take_over(plan)
     assert world.state.queues.flow[0] == pytest.approx(9, abs=0.01)
     end(world, first)
-    assert world.state.counted_usage()[0] == world.state.queues.usage[0]
+    assert counted_usage(world.state)[0] == world.state.queues.usage[0]
     end(world, plan.handle.tolist())
     assert world.round().handle.size == 9

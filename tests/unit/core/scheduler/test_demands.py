@@ -11,6 +11,8 @@ from argosy_core.job.tables.live import STOP_SENT
 from argosy_core.job.tables.members import MAX_STORED_ATTEMPT
 from argosy_core.scheduler import RoundSettings, take_states
 from argosy_core.scheduler.invariants import check_invariants
+from argosy_core.scheduler.memory.flows import advance_flows, set_demands
+from argosy_core.scheduler.memory.resource_columns import shrink_axis
 from argosy_core.scheduler.runs.retrying import back_off_s
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report, report_columns
@@ -21,10 +23,10 @@ CORE = 1_000_000
 def _resize(world: LeaderWorld, handle: int, asked: int, held: int) -> None:
     """Say what a job asks for and may hold, millicores."""
     state = world.state
-    state.advance_flow(world.now_s)
+    advance_flows(state, world.now_s)
     amounts = np.array([[[asked, 0, 1]], [[held, 0, 1]]], dtype=np.int64)
     amounts = np.pad(amounts, ((0, 0), (0, 0), (0, len(state.classes.axis) - 3)))
-    state.set_demands(state.live.slots(np.array([handle])), *amounts)
+    set_demands(state, state.live.slots(np.array([handle])), *amounts)
 
 
 def test_usage_and_free_capacity_follow_the_job_and_not_its_class() -> None:
@@ -126,7 +128,7 @@ def test_demands_follow_the_axis_when_resources_go() -> None:
     world.take()
     state = world.state
     state.classes.drop_idle(0)
-    state.shrink_axis()
+    shrink_axis(state)
     assert "gpu" not in state.classes.axis.names
     assert state.job_vectors(state.live.slots(np.array([handle]))).tolist() == [[1500, 0, 1]]
     world.check()

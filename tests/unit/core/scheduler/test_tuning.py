@@ -12,6 +12,7 @@ from argosy_core.leader.events import Change, ChangedSettings, ChangesRead, Refe
 from argosy_core.placement import DecisionProfile
 from argosy_core.plugins import decision_framework
 from argosy_core.scheduler import RoundSettings, begin_round, change_settings, shares
+from argosy_core.scheduler.memory.flows import advance_flows
 from argosy_testkit.leader_world import LeaderWorld
 
 _SETTINGS = RoundSettings(clusters_to_sample_ratio=1.0, resource_weights={"cpu": 0.001}, half_time_s=100.0)
@@ -30,12 +31,12 @@ def test_half_time_holds_for_the_time_after_the_change_alone() -> None:
     """What has decayed until then went by the half time before."""
     world = LeaderWorld(settings=_SETTINGS)
     queues = world.state.queues
-    world.state.advance_flow(world.now_s)
+    advance_flows(world.state, world.now_s)
     queues.flow[0] = 16.0
     world.now_s += 100.0
     change_settings(world.state, replace(_SETTINGS, half_time_s=50.0), world.now_s)
     assert queues.flow[0] == pytest.approx(8.0)
-    world.state.advance_flow(world.now_s + 100.0)
+    advance_flows(world.state, world.now_s + 100.0)
     assert queues.flow[0] == pytest.approx(2.0)
 
 

@@ -36,6 +36,7 @@ from argosy_core.scheduler.columns.rows import job_ends
 from argosy_core.scheduler.incoming.definitions import define_job_sets
 from argosy_core.scheduler.incoming.ingest import executor_rows
 from argosy_core.scheduler.incoming.intake import add_jobs
+from argosy_core.scheduler.memory.flows import note_lifetimes, raise_flows
 from argosy_core.scheduler.memory.held_amounts import take_held_amounts
 from argosy_core.scheduler.memory.replacing import are_extras, may_be_added_to, note_vacancies
 from argosy_core.scheduler.memory.results import BagFailure
@@ -108,7 +109,7 @@ def recover(state: PoolState, loaded: LoadedColumns, now_s: float) -> RecoverEff
     state.push_queued(waiting[(live.flags[waiting] & BACKING_OFF) == 0])
     if loaded.round_state is not None:
         _recover_round_state(state, loaded.round_state, now_s)
-    state.raise_flow()
+    raise_flows(state)
     state.flow_time_s = state.flow_time_s or now_s
     empty_buckets(state, now_s)
     note_growth(state, now_s)
@@ -167,7 +168,7 @@ def _recover_members(state: PoolState, loaded: LoadedColumns, slots: Int32s, nod
         number = np.concatenate([number, ended.members.member[of_live]])
         nodes = np.concatenate([nodes, np.full(int(of_live.sum()), -1, np.int32)])
     if are_extras(state, slots, number).any():
-        state.note_lifetimes()
+        note_lifetimes(state)
     add_members(state, slots, number, nodes)
 
 
@@ -251,7 +252,7 @@ def _recover_round_state(state: PoolState, stored: RoundStateColumns, now_s: flo
     if stored.branch_flow is not None and queues.branches:
         _restore_flows(state, stored.queue, stored.branch_flow, queues.branches.flow)
     if stored.non_preemptible_flow is not None:
-        state.note_lifetimes()
+        note_lifetimes(state)
         _restore_flows(state, stored.queue, stored.non_preemptible_flow, queues.non_preemptible_flow)
     # A clock that was ahead must not make flows stand still until this one has caught up with it.
     state.flow_time_s = min(stored.flow_time_us / 1e6, now_s)
@@ -360,7 +361,7 @@ def _adopt_added(state: PoolState, added: AddedMembers) -> AddedMembers | None:
         node[mine] = state.clusters.nodes[cluster].intern(names)
     live.members.add(slots, kept.members.member, node)
     if are_extras(state, slots, kept.members.member).any():
-        state.note_lifetimes()
+        note_lifetimes(state)
     follow_members(state, np.unique(slots))
     return kept
 
@@ -396,7 +397,7 @@ def _leave_order(state: PoolState, slots: Int32s) -> None:
     state.dependencies.drop(live.handle[slots])
     live.flags[slots] = (live.flags[slots] & HELD) | IN_FLIGHT
     state.count_held(slots, 1)
-    state.raise_flow()
+    raise_flows(state)
 
 
 def placements_of(state: PoolState, cluster: str) -> Placements:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from argosy_core.errors import NotAllowedNow
 from argosy_core.framework import Point
 from argosy_core.placement import DecisionProfile
+from argosy_core.scheduler.memory.flows import advance_flows
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.weighing import weigh_again
 from argosy_core.scheduler.settings import RoundSettings
@@ -38,7 +39,7 @@ def change_settings(
     if state.round is not None:
         raise NotAllowedNow("a round is under way; settings change between rounds")
     if state.flow_time_s:
-        state.advance_flow(now_s)
+        advance_flows(state, now_s)
     state.settings = settings
     if decision_profile is not None:
         state.decision_profile = decision_profile

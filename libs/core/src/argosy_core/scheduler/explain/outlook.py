@@ -15,6 +15,7 @@ from argosy_core.arrays import Float64s, Int32s
 from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import MICRO, percent_text, time_to_level_s
+from argosy_core.scheduler.memory.flows import counted_usage
 from argosy_core.scheduler.memory.run_history import LIKE_PROMISES
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.work_ends import expected_run_time_s
@@ -95,7 +96,7 @@ class StartBand:
 def queue_standing(state: PoolState, queue: int) -> QueueStanding:
     """Return how a queue stands. Complexity: O(queues) in NumPy."""
     queues = state.queues
-    usage, _, flow, ratio = fair_shares(state, state.counted_usage())
+    usage, _, flow, ratio = fair_shares(state, counted_usage(state))
     per_weight = flow / np.where(queues.weight > 0, queues.weight, 1.0)
     waiting = (queues.queued_count > queues.on_hold_count) & ~queues.cordoned & (queues.queue_id > 0)
     before = np.flatnonzero(waiting & (per_weight < per_weight[queue]))
@@ -206,7 +207,7 @@ def start_band(state: PoolState, slot: int, *, position: int, reason: WaitReason
     def area(quantile: float) -> float:
         return float((usage * expected_run_time_s(state, ahead, quantile=quantile)).mean()) * position
 
-    ratio = float(fair_shares(state, state.counted_usage())[3][queue])
+    ratio = float(fair_shares(state, counted_usage(state))[3][queue])
     first_s, last_s = (0.0, 0.0) if reason == WaitReason.NONE else _ends_in_s(state, now_s)
     earliest_s = now_s + first_s + area(_SHORT) / capacity
     latest_s = now_s + last_s + area(LIKE_PROMISES) / (ratio * capacity) if ratio else math.inf

@@ -32,6 +32,7 @@ from argosy_core.scheduler.explain.outlook import (
     start_band,
     turn_texts,
 )
+from argosy_core.scheduler.memory.flows import advance_flows
 from argosy_core.scheduler.memory.promised import BrokenBy, GatheredNodes
 from argosy_core.scheduler.memory.replacing import vacant_members
 from argosy_core.scheduler.memory.state import PoolState
@@ -95,7 +96,7 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
     if slot < 0:
         return None
     one = np.array([slot], dtype=np.int32)
-    state.advance_flow(now_s)
+    advance_flows(state, now_s)
     stage = stage_of(state, slot)
     queue, class_index = int(live.queue[slot]), int(live.class_index[slot])
     waits = stage <= JobStage.PENDING

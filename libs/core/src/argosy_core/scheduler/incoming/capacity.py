@@ -20,6 +20,7 @@ from argosy_core.scheduler.columns.messages import (
 )
 from argosy_core.scheduler.memory.capacity_bounds import check_growth, check_nodes
 from argosy_core.scheduler.memory.cluster_table import NodeNames
+from argosy_core.scheduler.memory.resource_columns import ensure_columns
 from argosy_core.scheduler.memory.state import PoolState
 
 __all__ = [
@@ -106,7 +107,7 @@ def update_capacity(state: PoolState, cluster: str, columns: CapacityColumns) ->
     told_end = 0 if is_new else clusters.nodes[index].told_end
     check_growth(columns.node, told_end, len(resources))
     check_nodes(columns.names, columns.allocatable, columns.resources)
-    state.ensure_columns(resources)
+    ensure_columns(state, resources)
     node_count = max(told_end, int(columns.node.max(initial=-1)) + 1)
     counted = clusters.counted(index, columns.resources, columns.total, node_count=node_count)
     total = state.in_axis_order(counted, columns.resources)

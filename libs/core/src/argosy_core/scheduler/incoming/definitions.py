@@ -17,6 +17,7 @@ from argosy_core.scheduler.columns.messages import (
     JobSetView,
     QueueView,
 )
+from argosy_core.scheduler.memory.resource_columns import add_columns, shrink_axis
 from argosy_core.scheduler.memory.state import PoolState
 
 __all__ = [
@@ -52,13 +53,13 @@ def define_classes(state: PoolState, definitions: Mapping[int, bytes]) -> None:
         for key in [key for key in state.answers if key[0] == index]:
             del state.answers[key]
     if is_crowded:
-        state.shrink_axis()
+        shrink_axis(state)
     before = len(state.classes.axis)
     for class_id, definition in definitions.items():
         state.classes.define(class_id, definition)
     added = len(state.classes.axis) - before
     if added:
-        state.add_columns(added)
+        add_columns(state, added)
 
 
 def class_definitions(state: PoolState, class_ids: Iterable[int]) -> list[bytes]:

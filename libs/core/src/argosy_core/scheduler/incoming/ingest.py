@@ -27,6 +27,7 @@ from argosy_core.scheduler.columns.codes import (
 )
 from argosy_core.scheduler.columns.messages import ClusterRuns, SpecReference
 from argosy_core.scheduler.columns.rows import Texts, job_ends, job_updates, runs_by_cluster
+from argosy_core.scheduler.memory.flows import advance_flows
 from argosy_core.scheduler.memory.replacing import are_extras, may_be_added_to, note_vacancies, rules_of
 from argosy_core.scheduler.memory.run_members import follow_members
 from argosy_core.scheduler.memory.state import PoolState
@@ -195,7 +196,7 @@ def apply_ingested(state: PoolState, plan: LeasePlan, now_s: float) -> LeaseEffe
     Complexity: O(n log n) in NumPy.
     """
     live = state.live
-    state.advance_flow(now_s)
+    advance_flows(state, now_s)
     slots, flying = _in_flight(state, plan)
     taken = slots[plan.firsts][flying[plan.firsts]]
     events = EventBuffer(state, now_s)
@@ -284,7 +285,7 @@ def refuse_leases(state: PoolState, refused_handles: Int64s, now_s: float) -> Re
     slots = live.slots(refused_handles)
     slots = np.unique(slots[slots >= 0])
     slots = slots[(live.run_state[slots] == RUN_LEASED) & ((live.flags[slots] & IN_FLIGHT) == 0)]
-    state.advance_flow(now_s)
+    advance_flows(state, now_s)
     live.state[slots] = JOB_QUEUED
     live.end_runs(slots)
     live.flags[slots] |= IN_FLIGHT
@@ -303,7 +304,7 @@ def give_up_placements(state: PoolState, handles: Int64s, retry_after_s: Float64
 
     Complexity: O(n log n) in NumPy.
     """
-    state.advance_flow(now_s)
+    advance_flows(state, now_s)
     after_s = np.where(retry_after_s > 0, retry_after_s, _REFUSED_BACK_OFF_S)
     return _take_back(state, state.live.slots(handles), now_s, now_s + after_s)
 

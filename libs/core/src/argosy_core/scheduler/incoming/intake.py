@@ -31,6 +31,7 @@ from argosy_core.scheduler.columns.rows import job_ends
 from argosy_core.scheduler.incoming.holding import hold, release
 from argosy_core.scheduler.incoming.ingest import give_back_placements
 from argosy_core.scheduler.incoming.unfit import intern_specs, note_unfit
+from argosy_core.scheduler.memory.flows import advance_flows, note_lifetimes
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.outgoing.effects import ChangeRequestEffects, TakeEffects
 from argosy_core.scheduler.outgoing.events import Detail, EventBuffer, EventDraft
@@ -101,7 +102,7 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
     _add_dependencies(state, columns, slots)
     state.children.note(live, slots)
     if columns.options is not None and has_true(columns.options.lifetime_s >= 0):
-        state.note_lifetimes()
+        note_lifetimes(state)
     if columns.options is not None and has_true(columns.options.job_set_limit >= 0):
         everyone = live.live_slots()
         state.job_set_limits.note(live, slots, everyone[~state.stage_is_queued(everyone)])
@@ -179,7 +180,7 @@ def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s:
     strange = strange[[handle not in state.failed_handles for handle in strange.tolist()]]
     events = EventBuffer(state, now_s)
     reason = events.reason(columns.reason)
-    state.advance_flow(now_s)
+    advance_flows(state, now_s)
     _reprioritize(state, columns, true_places(~unknown & (columns.kind == _REPRIORITIZE)), events)
     if has_true(columns.kind == _PREEMPT):
         preempt(state, np.unique(slots[~unknown & (columns.kind == _PREEMPT)]), columns.reason)

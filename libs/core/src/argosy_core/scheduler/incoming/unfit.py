@@ -19,6 +19,7 @@ from argosy_core.job.tables.rows import JobUpdates
 from argosy_core.scheduler.columns.codes import EVENT_FAILED, JOB_FAILED
 from argosy_core.scheduler.columns.messages import JobColumns, SpecReference
 from argosy_core.scheduler.columns.rows import Texts, job_updates
+from argosy_core.scheduler.memory.flows import advance_flows
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.outgoing.events import EventBuffer, EventDraft
 
@@ -112,7 +113,7 @@ def fail_unfit(state: PoolState, now_s: float) -> UnfitJobs | None:
         return None
     texts, events = Texts(), EventBuffer(state, now_s)
     reasons = [state.unfit.pop(handle) for handle in live.handle[slots].tolist()]
-    state.advance_flow(now_s)
+    advance_flows(state, now_s)
     events.add(slots, EVENT_FAILED, to_state=JOB_FAILED, reason=np.array([events.reason(text) for text in reasons]))
     updates = job_updates(
         live.handle[slots],

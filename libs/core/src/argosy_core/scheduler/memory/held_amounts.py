@@ -13,6 +13,8 @@ from argosy_core.job.states import IS_RUN_TERMINAL
 from argosy_core.job.tables.live import IN_FLIGHT
 from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.scheduler.memory.capacity_bounds import MAX_TOTAL
+from argosy_core.scheduler.memory.flows import advance_flows, set_demands
+from argosy_core.scheduler.memory.resource_columns import ensure_columns
 from argosy_core.scheduler.memory.run_members import follow_members, member_vectors
 from argosy_core.scheduler.memory.state import PoolState
 
@@ -42,7 +44,7 @@ def take_held_amounts(state: PoolState, held: HeldAmounts, now_s: float, cluster
         raise InvalidRequest("what a member of a run holds stands twice")
     if ((held.amounts < -1) | (held.amounts > MAX_TOTAL)).any():
         raise InvalidRequest(f"what a member of a run holds is not between 0 and {MAX_TOTAL}")
-    state.ensure_columns(held.names)
+    ensure_columns(state, held.names)
     slots, row = _find(state, held, cluster)
     told, slots, row = np.flatnonzero(slots >= 0), slots[slots >= 0], row[slots >= 0]
     of_class = _of_class(state, slots, row)
@@ -61,9 +63,9 @@ def take_held_amounts(state: PoolState, held: HeldAmounts, now_s: float, cluster
         more = np.maximum(vectors, of_class) - np.maximum(before, of_class)
         if not _fits(state, cluster, more[news].sum(axis=0)):
             news &= ~grows
-    state.advance_flow(now_s)
+    advance_flows(state, now_s)
     single = news & alone
-    state.set_demands(slots[single], state.requested_vectors(slots[single]), vectors[single])
+    set_demands(state, slots[single], state.requested_vectors(slots[single]), vectors[single])
     _set_members(state, slots[news & ~alone], row[news & ~alone], vectors[news & ~alone])
     amounts = np.where(vectors == of_class, -1, vectors)[news][:, columns]
     return HeldAmounts(members=held.members[told[news]], names=held.names, amounts=amounts)

@@ -31,6 +31,7 @@ from argosy_core.scheduler.columns.codes import (
     RUN_SUCCEEDED,
     RUN_UNKNOWN,
 )
+from argosy_core.scheduler.memory.flows import set_demands
 from argosy_core.scheduler.memory.replacing import are_extras, find_superseded, forgive
 from argosy_core.scheduler.memory.state import PoolState
 
@@ -74,7 +75,7 @@ def add_members(state: PoolState, slots: Int32s, numbers: Int16s, nodes: Int32s)
 def follow_members(state: PoolState, slots: Int32s) -> None:
     """Let jobs whose runs have rows of members hold what their members hold that have not ended.
 
-    Call `advance_flow` before, since usage changes.
+    Call `advance_flows` before, since usage changes.
     """
     live = state.live
     places, rows = live.members.rows(slots)
@@ -85,7 +86,7 @@ def follow_members(state: PoolState, slots: Int32s) -> None:
     is_open = ~IS_RUN_TERMINAL[live.members.state[rows]]
     held = np.zeros_like(of_class)
     np.add.at(held, places[is_open], member_vectors(state, slots[places[is_open]], rows[is_open]))
-    state.set_demands(slots, requested, held)
+    set_demands(state, slots, requested, held)
 
 
 def member_vectors(state: PoolState, slots: Int32s, rows: Int64s) -> Int64s:

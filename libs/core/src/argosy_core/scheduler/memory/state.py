@@ -19,14 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s, has_true, true_places
-from argosy_core.errors import InvalidRequest, NotAllowedNow
+from argosy_core.errors import NotAllowedNow
 from argosy_core.framework import JobBatch, Point, objects
 from argosy_core.job.tables.live import AWAITING, BACKING_OFF, IN_FLIGHT, ON_HOLD, PENDING, LiveJobs
 from argosy_core.placement import WaitReason
 from argosy_core.placement.candidates import DecisionProfile
-from argosy_core.queueing.flow import advance_flow
 from argosy_core.queueing.order import Backlog, Entries
-from argosy_core.queueing.usage import to_cores, weigh_vector
+from argosy_core.queueing.usage import weigh_vector
 from argosy_core.queueing.weights import ResourceWeights
 from argosy_core.scheduler.columns.codes import JOB_QUEUED
 from argosy_core.scheduler.memory.caps import Caps
@@ -264,46 +263,6 @@ class PoolState:
             values[rows >= 0] = of_demands[rows[rows >= 0]]
         return values
 
-    def set_demands(self, slots: Int32s, requested: Int64s, permitted: Int64s) -> None:
-        """Say what distinct jobs ask for and may hold; usage and free capacity follow at once.
-
-        Bring the flows to now before (`advance_flow`), since usage changes.
-
-        Args:
-            slots: n jobs.
-            requested: (n, resource) in axis order, base units.
-            permitted: As `requested`; more than that if the run has grown. It lasts for the run; a job that waits again
-                is permitted just what it asks for.
-
-        Raises:
-            InvalidRequest: An amount is negative; nothing has changed.
-        """
-        if has_true(permitted < 0) or has_true(requested < 0):
-            raise InvalidRequest("nobody holds or asks for less than nothing")
-        live, queued = self.live, self.stage_is_queued(slots)
-        wanted = queued & ((live.flags[slots] & ON_HOLD) == 0)
-        usage, vectors = self.job_usage(slots), self.job_vectors(slots)
-        part = preemptible_part(live, self.classes, slots, usage)
-        own = (requested != self.classes.requests[live.class_index[slots]]).any(axis=1)
-        own |= (permitted != requested).any(axis=1)
-        self.demands.drop(live.demand[slots])
-        rows = self.demands.take_rows(int(own.sum()))
-        live.demand[slots], live.demand[slots[own]] = -1, rows
-        self.demands.requested[rows], self.demands.permitted[rows] = requested[own], permitted[own]
-        self.demands.usage[rows] = self.classes.weigh(permitted[own])
-        more = self.job_usage(slots) - usage
-        np.add.at(self.queues.queued_usage, live.queue[slots[wanted]], more[wanted])
-        np.add.at(self.queues.usage, live.queue[slots[~queued]], more[~queued])
-        part = preemptible_part(live, self.classes, slots, usage + more) - part
-        np.add.at(self.queues.preemptible_usage, live.queue[slots[~queued]], part[~queued])
-        vectors = self.job_vectors(slots) - vectors
-        np.add.at(self.queues.held, live.queue[slots[~queued]], vectors[~queued])
-        placed = true_places(live.cluster[slots] >= 0)
-        np.subtract.at(self.clusters.free, live.cluster[slots[placed]], vectors[placed])
-        self.queues.idle_at[live.queue[slots]] = -1
-        self.change_count += 1
-        self.raise_flow()
-
     def end_permits(self, slots: Int32s) -> None:
         """Permit jobs just what they ask for again, between counting them out of one stage and into another."""
         self._drop_of_members(slots)
@@ -376,80 +335,6 @@ class PoolState:
         self.live.charge_core_s[slots] += charges_core_s
         np.add.at(self.queues.charged_core_s, self.live.queue[slots], charges_core_s)
 
-    def advance_flow(self, now_s: float) -> None:
-        """Bring the flows to a moment; called before usage changes, so that the tick does not matter."""
-        queues = self.queues
-        elapsed = now_s - self.flow_time_s if self.flow_time_s else 0.0
-        usage, half_time_s = to_cores(self.counted_usage()), self.settings.half_time_s
-        queues.flow = advance_flow(queues.flow, usage, elapsed_s=elapsed, half_time_s=half_time_s)
-        if branches := queues.branches:
-            below = branches.sum_below(usage)
-            branches.flow = advance_flow(branches.flow, below, elapsed_s=elapsed, half_time_s=half_time_s)
-        if self.room.has_lifetimes:
-            lasting, usage = queues.non_preemptible_flow, self.non_preemptible_usage(usage)
-            lasting = advance_flow(lasting, usage, elapsed_s=elapsed, half_time_s=half_time_s)
-            queues.non_preemptible_flow = lasting
-        self.flow_time_s = max(self.flow_time_s, now_s)
-
-    def raise_flow(self) -> None:
-        """Bring the flows up to the usages, after usages rose; a flow never lies below its usage."""
-        usage = to_cores(self.counted_usage())
-        self.queues.flow = np.maximum(self.queues.flow, usage)
-        if branches := self.queues.branches:
-            branches.flow = np.maximum(branches.flow, branches.sum_below(usage))
-        if self.room.has_lifetimes:
-            lasting = self.non_preemptible_usage(usage)
-            self.queues.non_preemptible_flow = np.maximum(self.queues.non_preemptible_flow, lasting)
-
-    def non_preemptible_usage(self, usage_cores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the usage of jobs without a lifetime as it counts, of what each queue counts in all, cores."""
-        return np.minimum(to_cores(self.queues.usage - self.queues.preemptible_usage), usage_cores)
-
-    def note_lifetimes(self) -> None:
-        """Keep the flow of jobs without a lifetime apart from now on; up to now there were no others."""
-        if not self.room.has_lifetimes:
-            self.room.has_lifetimes = True
-            self.queues.non_preemptible_flow = self.queues.flow.copy()
-
-    def non_preemptible_flow(self) -> npt.NDArray[np.float64]:
-        """Return the flow of each queue's jobs without a lifetime, by a recursion of its own, cores."""
-        return self.queues.non_preemptible_flow if self.room.has_lifetimes else self.queues.flow
-
-    def counted_usage(self) -> Int64s:
-        """Return the usage of each queue as it counts for shares, micro-cores.
-
-        A sampler may give away what a run held before its executor has reported the end, and for that moment more is
-        held here than there is. What is too much is ended runs, and a flow that took it in would remember it for long:
-        so usages are scaled down to what the pool has. Runs that are seen to have left their nodes are not counted, nor
-        what the last leader had heard the end of.
-        """
-        usage, held = self.queues.usage, self.queues.held
-        if self.queues.overstated:
-            usage = usage.copy()
-            for row, excess in self.queues.overstated.items():
-                usage[row] = max(int(usage[row]) - excess, 0)
-        if self.promises.left:
-            slots = self.left_slots()
-            usage, held = usage.copy(), held.copy()
-            np.subtract.at(usage, self.live.queue[slots], self.job_usage(slots))
-            np.subtract.at(held, self.live.queue[slots], self.job_vectors(slots))
-        clusters, names = self.clusters, self.classes.axis.names
-        if not len(clusters) or np.count_nonzero(clusters.node_count) < clusters.node_count.size:
-            return usage  # not every cluster has told what it has
-        total, held = np.add.reduce(clusters.total), np.add.reduce(held)
-        # What weighs nothing is in no usage, so there can be too much of it.
-        over = [column for column in true_places(held > total) if self.weights.values.get(names[column])]
-        if not over:
-            return usage
-        counted: Int64s = (usage * (total[over] / held[over]).min()).astype(np.int64)
-        return counted
-
-    def left_slots(self) -> Int32s:
-        """Return the jobs whose runs are seen to have left their nodes, while their ends are still being reported."""
-        slots = self.live.slots(np.array([*self.promises.left], dtype=np.int64))
-        left: Int32s = slots[(slots >= 0) & ~self.stage_is_queued(slots)]
-        return left
-
     def remove_jobs(self, slots: Int32s, states: Int32s | int) -> None:
         """Take jobs out of every structure; their stage is read from the table, so call before changing it.
 
@@ -508,33 +393,6 @@ class PoolState:
         return slots[self.stage_is_queued(slots)]
 
     # --- capacity -------------------------------------------------------------------------------------------------
-
-    def ensure_columns(self, names: Sequence[str]) -> None:
-        """Give new resources a column in every resource array.
-
-        Raises:
-            InvalidRequest: There would be too many.
-        """
-        before = len(self.classes.axis)
-        if self.classes.extend_axis(names):
-            self.add_columns(len(self.classes.axis) - before)
-
-    def add_columns(self, count: int) -> None:
-        """Give every resource array but that of classes `count` more columns."""
-        for table in (self.clusters, self.queues, self.demands):
-            table.add_columns(count)
-
-    def shrink_axis(self) -> None:
-        """Take away the columns of resources that no class and no cluster counts; only between rounds."""
-        clusters = self.clusters
-        used = self.classes.used_columns()
-        for column in (clusters.total, clusters.free, clusters.largest):
-            used |= column.any(axis=0)
-        used |= self.demands.requested.any(axis=0) | self.demands.permitted.any(axis=0) | self.queues.held.any(axis=0)
-        if not used.all():
-            self.classes.keep_columns(used)
-            for table in (clusters, self.queues, self.demands):
-                table.keep_columns(used)
 
     def compact_node_names(self, index: int) -> None:
         """Forget the names of a cluster's nodes that went and on which nothing runs; only between rounds."""

@@ -10,13 +10,14 @@ import numpy as np
 from argosy_core.job.tables.live import ON_HOLD
 from argosy_core.queueing import to_cores
 from argosy_core.scheduler.memory.extras import preemptible_part
+from argosy_core.scheduler.memory.flows import counted_usage, non_preemptible_flow, non_preemptible_usage
 from argosy_core.scheduler.memory.state import PoolState
 
 __all__ = ["advance_weights", "weigh_again"]
 
 
 def advance_weights(state: PoolState, now_s: float) -> None:
-    """Move the weights of resources up to a moment; the flows must be right for it (`advance_flow`).
+    """Move the weights of resources up to a moment; the flows must be right for it (`advance_flows`).
 
     Args:
         state: The pool, without a round, whose jobs are weighed already.
@@ -37,9 +38,9 @@ def weigh_again(state: PoolState) -> None:
     Complexity: O(live jobs + classes) in NumPy.
     """
     live, queues = state.live, state.queues
-    branches, usage_before = queues.branches, to_cores(state.counted_usage())
+    branches, usage_before = queues.branches, to_cores(counted_usage(state))
     above = np.maximum(queues.flow - usage_before, 0.0)
-    lasting_above = np.maximum(state.non_preemptible_flow() - state.non_preemptible_usage(usage_before), 0.0)
+    lasting_above = np.maximum(non_preemptible_flow(state) - non_preemptible_usage(state, usage_before), 0.0)
     branch_above = np.maximum(branches.flow - branches.sum_below(usage_before), 0.0) if branches else above
     state.classes.weigh_again()
     state.demands.usage = state.classes.weigh(state.demands.permitted)
@@ -54,10 +55,10 @@ def weigh_again(state: PoolState) -> None:
     ):
         column[:] = 0
         np.add.at(column, live.queue[slots[rows]], amounts[rows])
-    usage_now = to_cores(state.counted_usage())
+    usage_now = to_cores(counted_usage(state))
     queues.flow = usage_now + above
     if state.room.has_lifetimes:
-        queues.non_preemptible_flow = state.non_preemptible_usage(usage_now) + lasting_above
+        queues.non_preemptible_flow = non_preemptible_usage(state, usage_now) + lasting_above
     if branches:
         branches.flow = branches.sum_below(usage_now) + branch_above
     queues.idle_at[:] = -1

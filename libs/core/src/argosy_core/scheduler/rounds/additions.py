@@ -20,6 +20,7 @@ from argosy_core.job.tables.members import Members, place_of
 from argosy_core.placement import CommitReply, CommitRequest
 from argosy_core.scheduler.columns.codes import COMMIT_PLACED, COMMIT_REFUSED
 from argosy_core.scheduler.columns.messages import ClusterRuns
+from argosy_core.scheduler.memory.flows import advance_flows, note_lifetimes, raise_flows
 from argosy_core.scheduler.memory.replacing import are_extras, may_be_added_to, vacant_members
 from argosy_core.scheduler.memory.run_members import follow_members
 from argosy_core.scheduler.memory.state import PoolState
@@ -179,11 +180,11 @@ class Additions:
         first = place_of(numbers) == 0
         live.node[slots[first]] = nodes[still][first]
         touched = np.unique(slots)
-        state.advance_flow(self._now_s)
+        advance_flows(state, self._now_s)
         if has_true(are_extras(state, slots, numbers)):
-            state.note_lifetimes()  # extras are no work that lasts, as what has a lifetime
+            note_lifetimes(state)  # extras are no work that lasts, as what has a lifetime
         follow_members(state, touched)
-        state.raise_flow()
+        raise_flows(state)
         self._placed.append(asked.members[still])
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from argosy_core.arrays import Int32s, has_true
 from argosy_core.scheduler.backfill.gathering import find_gathering, review_gathered
 from argosy_core.scheduler.backfill.promises import find_due, review_promises
+from argosy_core.scheduler.memory.flows import advance_flows
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.weighing import advance_weights
 from argosy_core.scheduler.rounds.additions import give_up_waiting
@@ -75,7 +76,7 @@ def prepare(state: PoolState, now_s: float) -> Int32s:
     state.end_back_offs(now_s)
     time_out_runs(state, now_s)
     state.node_failures.expire(now_s)
-    state.advance_flow(now_s)
+    advance_flows(state, now_s)
     advance_weights(state, now_s)
     keep_order(state, now_s)
     make_room(state, now_s)

@@ -45,6 +45,7 @@ from argosy_core.scheduler.backfill.gathering import gather, gathered_entries, r
 from argosy_core.scheduler.backfill.passing import Passing
 from argosy_core.scheduler.backfill.promises import give_promises, note_heads, plan_asking, review_promises
 from argosy_core.scheduler.columns.messages import ClusterRuns
+from argosy_core.scheduler.memory.flows import advance_flows, raise_flows
 from argosy_core.scheduler.memory.results import RoundStatistics
 from argosy_core.scheduler.memory.run_members import add_members
 from argosy_core.scheduler.memory.state import PoolState
@@ -312,7 +313,7 @@ class Round:
         state.count_held(slots, 1)
         if member_slots.size > slots.size or state.classes.elastic:
             add_members(state, member_slots, placed.number[kept], nodes[kept])
-        state.raise_flow()
+        raise_flows(state)
         if state.clusters.told_count[index] == self._told_count[index]:
             state.clusters.free[index] -= state.job_vectors(slots).sum(axis=0)
         # Else totals that came meanwhile may hold these placements already. Taken off twice, they would hide room until
@@ -358,7 +359,7 @@ class Round:
         state = self._state
         self._close_stage()
         added, releases = self._additions.finish()
-        state.advance_flow(now_s)
+        advance_flows(state, now_s)
         self._elect()
         self._promise(now_s)
         failed_handle, reasons = self._count_failures(now_s)
@@ -467,7 +468,7 @@ class Round:
             state.count_queued(over, -1)
             live.flags[over] = (live.flags[over] & np.uint8(0xFF ^ PENDING)) | np.uint8(IN_FLIGHT)
             state.count_held(over, 1)
-            state.raise_flow()
+            raise_flows(state)
         reason = f"placement failed {limit} times: every commit candidate was taken by others"
         return live.handle[over], (reason,) * int(over.size)
 

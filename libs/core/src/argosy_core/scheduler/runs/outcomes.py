@@ -27,6 +27,7 @@ from argosy_core.scheduler.columns.codes import (
 )
 from argosy_core.scheduler.columns.messages import ClusterRuns, StateColumns, join_states
 from argosy_core.scheduler.columns.rows import object_updates, runs_by_cluster
+from argosy_core.scheduler.memory.flows import advance_flows
 from argosy_core.scheduler.memory.replacing import rules_of
 from argosy_core.scheduler.memory.silence import LOOK_PERIOD_S
 from argosy_core.scheduler.memory.state import PoolState
@@ -64,7 +65,7 @@ def take_states(state: PoolState, reports: Sequence[tuple[str, StateColumns]], n
     slots = live.slots(columns.handle)
     held = live.members.find(slots, columns.member) if len(live.members) else None
     current = _is_current(state, clusters, columns, slots=slots, held=held)
-    state.advance_flow(now_s)
+    advance_flows(state, now_s)
     events = EventBuffer(state, now_s)
     progress = Progress(state, columns, events)
     rows = true_places(current)

@@ -17,6 +17,7 @@ import numpy as np
 from argosy_core.arrays import Float64s, Int32s, Int64s, has_true, true_places
 from argosy_core.queueing import MICRO, to_cores, weigh_vector
 from argosy_core.scheduler.memory.caps import MOST, Caps
+from argosy_core.scheduler.memory.flows import non_preemptible_flow
 from argosy_core.scheduler.memory.state import PoolState
 
 __all__ = ["caps_due_s", "charge_starts", "charges_core_s", "fair_ratios", "find_caps"]
@@ -52,7 +53,7 @@ def find_caps(state: PoolState) -> Caps:
     lasting = queues.usage - queues.preemptible_usage + queues.queued_usage
     # Nobody holds more than there is: where that alone is in the way, jobs wait for room, and may be promised some.
     most = basis.most_non_preemptible
-    binds = (np.maximum(state.non_preemptible_flow() * MICRO, lasting) > most) & (most < basis.capacity)
+    binds = (np.maximum(non_preemptible_flow(state) * MICRO, lasting) > most) & (most < basis.capacity)
     if state.room.has_lifetimes:
         binds |= np.maximum(queues.flow * MICRO, queues.usage + queues.queued_usage) > basis.share
     reserved = _NOBODY
@@ -116,7 +117,7 @@ def caps_due_s(state: PoolState, now_s: float) -> float:
         return math.inf
     end = min(queues.ids.end, caps.share.size)
     waits = queues.queued_count[:end] > queues.on_hold_count[:end]
-    kinds = [(state.non_preemptible_flow(), queues.usage - queues.preemptible_usage, caps.most_non_preemptible)]
+    kinds = [(non_preemptible_flow(state), queues.usage - queues.preemptible_usage, caps.most_non_preemptible)]
     if state.room.has_lifetimes:
         kinds.append((queues.flow, queues.usage, caps.share))
     due_s = math.inf

@@ -21,6 +21,7 @@ from argosy_core.placement import WaitReason
 from argosy_core.queueing import MICRO, Excess, keep_within, percent_text, to_cores
 from argosy_core.resources import format_amount
 from argosy_core.scheduler.memory.caps import MOST, Caps
+from argosy_core.scheduler.memory.flows import left_slots, non_preemptible_flow
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.turns.fair_caps import charges_core_s, find_caps
 from argosy_core.scheduler.turns.lease_rates import lease_count_left, next_lease_s
@@ -178,10 +179,10 @@ def _room(state: PoolState, row: int, caps: Caps) -> _Room | None:
     cap = int(min(most_flow, MOST)) if most_flow < caps.capacity else MOST
     lasting = int(queues.usage[row] - queues.preemptible_usage[row] + usage[~ends].sum())
     if state.promises.left:
-        gone = state.left_slots()
+        gone = left_slots(state)
         gone = gone[(state.live.queue[gone] == row) & (state.live.lifetime_s[gone] < 0)]
         lasting, count = lasting - int(state.job_usage(gone).sum()), count - gone.size
-    is_over = state.non_preemptible_flow()[row] * MICRO > cap + 1
+    is_over = non_preemptible_flow(state)[row] * MICRO > cap + 1
     share = int(min(caps.share[row], MOST))
     begun = int(queues.usage[row] + usage.sum())
     budget = int(min(caps.budget_core_s[row], MOST))
@@ -371,7 +372,7 @@ def _limit_text(state: PoolState, slot: int) -> str:
         for value in (
             to_cores(state.job_usage(one))[0],
             caps.share[row] / MICRO,
-            state.non_preemptible_flow()[row],
+            non_preemptible_flow(state)[row],
             room.most / MICRO,
         )
     )

@@ -28,6 +28,7 @@ from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.job.tables.live import CANCEL_REQUESTED, IN_FLIGHT, STOP_SENT, TIMED_OUT
 from argosy_core.preemption import Candidates, Excess, choose_victims
 from argosy_core.queueing import to_cores
+from argosy_core.scheduler.memory.flows import counted_usage
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.runs.preempting import are_preempted, preempt
 from argosy_core.scheduler.turns.growing import live_extras, take_back
@@ -202,7 +203,7 @@ def _constraints(state: PoolState, classes: Int64s) -> dict[int, object]:
 def find_excess(state: PoolState, heads: Int32s) -> Excess:
     """Return how far queues are over their shares, as if what is under way had been done."""
     queues, live = state.queues, state.live
-    usage = to_cores(state.counted_usage())
+    usage = to_cores(counted_usage(state))
     has_work = queues.queued_count - queues.on_hold_count + queues.leased_count > 0
     excess = Excess(
         queues.flow,

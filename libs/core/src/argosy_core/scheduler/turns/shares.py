@@ -16,6 +16,7 @@ from argosy_core.job.tables.live import ON_HOLD
 from argosy_core.placement import WaitReason
 from argosy_core.queueing import MICRO, fill_water, fill_water_of, to_cores
 from argosy_core.resources import base_units_per_unit
+from argosy_core.scheduler.memory.flows import advance_flows, counted_usage, non_preemptible_flow
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.weighing import advance_weights
 from argosy_core.scheduler.turns.fair_caps import fair_ratios, find_caps
@@ -127,7 +128,7 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
 
     All defined queues count for the fair share; the entitlement is weighted max-min over the demands and over all
     resources at once: nobody is entitled to accelerators that it does not ask for, nor to cores that are not there.
-    Usages are those that count (`PoolState.counted_usage`), so together they are never above the capacity of the pool.
+    Usages are those that count (`counted_usage`), so together they are never above the capacity of the pool.
 
     Args:
         state: The pool.
@@ -135,17 +136,17 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
 
     Complexity: O(n log n) in NumPy for n live jobs.
     """
-    state.advance_flow(now_s)
+    advance_flows(state, now_s)
     if state.round is None:
         advance_weights(state, now_s)
-    queues, names, usage = state.queues, state.classes.axis.names, state.counted_usage()
+    queues, names, usage = state.queues, state.classes.axis.names, counted_usage(state)
     capacity = state.clusters.total[state.clusters.usable()].sum(axis=0)
     requested, entitled = _amounts(state, capacity)
     requested, held, entitled = (queues.branches.sum_below(one) for one in (requested, queues.held, entitled))
     usage, demand, flow, ratio = fair_shares(state, usage)
     counts = (queues.queued_count, np.bincount(state.live.queue[state.pending_slots()], minlength=usage.size))
     queued, pending, leased = (queues.branches.sum_below(count) for count in (*counts, queues.leased_count))
-    weights, caps, lasting = state.weights.values, find_caps(state), state.non_preemptible_flow()
+    weights, caps, lasting = state.weights.values, find_caps(state), non_preemptible_flow(state)
     back = held_back(state)
     limited, late = (
         np.bincount(state.live.queue[back.get(reason, _NOBODY)], minlength=usage.size)
@@ -320,7 +321,7 @@ def room_below_share(state: PoolState, turns: Int64s | None = None) -> Floats:
 
     Complexity: O(queues log queues) in NumPy.
     """
-    queues, counted = state.queues, state.counted_usage()
+    queues, counted = state.queues, counted_usage(state)
     usage = to_cores(turn_usage(state, counted) if turns is None else turns)
     demand = to_cores(counted + queues.queued_usage)
     has_work = queues.queued_count - queues.on_hold_count + queues.leased_count > 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from argosy_core.arrays import Int32s, Int64s, are_among
+from argosy_core.scheduler.memory.flows import counted_usage
 from argosy_core.scheduler.memory.state import PoolState
 
 __all__ = ["promised_slots", "turn_size", "turn_usage"]
@@ -29,9 +30,9 @@ def turn_usage(state: PoolState, counted: Int64s | None = None) -> Int64s:
 
     Args:
         state: The pool.
-        counted: What counts for shares (`PoolState.counted_usage`), if it was found already; it is not changed.
+        counted: What counts for shares (`counted_usage`), if it was found already; it is not changed.
     """
-    usage = state.counted_usage() if counted is None else counted
+    usage = counted_usage(state) if counted is None else counted
     if not state.promises.keep_nodes:
         return usage
     slots, usage = promised_slots(state), usage.copy()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from argosy_core.scheduler import count_waiting
+from argosy_core.scheduler.memory.flows import non_preemptible_flow
 from argosy_runtime.logs import get_logger
 from argosy_runtime.metrics import METRICS, observe_counts
 from argosy_runtime.plugins import FaultReporter
@@ -123,7 +124,7 @@ class LeaderGauges:
         METRICS.live_runs.labels(pool).set(int(queues.leased_count.sum()))
         totals = machine.totals
         METRICS.log_lag_records.labels(pool).set(totals.get("published_records", 0) - totals.get("stored_records", 0))
-        clusters, lasting = machine.state.clusters, machine.state.non_preemptible_flow()
+        clusters, lasting = machine.state.clusters, non_preemptible_flow(machine.state)
         METRICS.known_clusters.labels(pool).set(len(clusters) - len(clusters.forgotten))
         METRICS.connected_samplers.labels(pool).set(sum(session.ready for session in self._samplers.all()))
         METRICS.connected_executors.labels(pool).set(len(self._executors.all()))
