@@ -4,110 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.unit.core.ledger.permit_books import BOUNDS, SETTINGS, World
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.reading.scaling import Scaling
 from argosy_core.job.tables.members import Members
-from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, RefusalReason
-from argosy_core.nodes import NodeSpec
+from argosy_core.ledger import PermitSettings, PodEvents, RefusalReason
 from argosy_core.placement import commit
-
-SETTINGS = PermitSettings(lease_s=6.0, margin_s=4.0, unit=(100, 10))
-BOUNDS = Scaling(least=(100, 10), most=(800, 80))
-
-
-class World:
-    """A ledger with one node of 1000 millicores and 100 bytes, and pods called by small numbers."""
-
-    def __init__(self) -> None:
-        """No pod was ever seen, and the first list is over."""
-        self.sequence = 0
-        self.ledger = NodeLedger(permits=SETTINGS)
-        self.book = self.ledger.permits
-        self.node("a")
-        self.see({}, everything=True)
-
-    def node(self, name: str, *, cpu: int = 1000, memory: int = 100, system_cpu: int = 0) -> None:
-        """A node comes or changes."""
-        total = {"cpu": cpu, "memory": memory, "pods": 200}
-        self.ledger.put_nodes([NodeSpec(name=name, total=total, system={"cpu": system_cpu})])
-
-    def see(
-        self,
-        pods: dict[int, tuple[int, int]],
-        scaling: Scaling | None = BOUNDS,
-        *,
-        node: int = 0,
-        ended: bool = False,
-        everything: bool = False,
-    ) -> None:
-        """Pods are seen as large as said."""
-        requests = np.zeros((len(pods), len(self.ledger.axis)), np.int64)
-        requests[:, :2] = np.array(list(pods.values())).reshape(len(pods), 2)
-        requests[:, 2] = 1
-        uids = np.zeros((len(pods), 16), np.uint8)
-        uids[:, 0] = list(pods)
-        events = PodEvents(
-            members=Members.of([0] * len(pods), [0] * len(pods)), uids=uids, nodes=np.full(len(pods), node, np.int32),
-            ended=np.full(len(pods), ended), requests=requests,
-            scalings={place: scaling for place in range(len(pods)) if scaling is not None},
-        )  # fmt: skip
-        (self.ledger.observe_all if everything else self.ledger.observe)(events)
-        self.ledger.check_invariants()
-
-    def rows(self, *pods: int) -> np.ndarray:
-        """Rows of pods."""
-        uids = np.zeros((len(pods), 16), np.uint8)
-        uids[:, 0] = pods
-        return self.book.pods.rows(uids.view(np.int64))
-
-    def join(self, *pods: int, ceiling: tuple[int, int] = (200, 20), held: bool = True, **who: int) -> list[int]:
-        """An agent says which pods it has; each at one ceiling."""
-        rows = self.rows(*pods)
-        self.sequence += 1
-        refused = self.book.join(
-            rows, np.tile(np.array(ceiling)[:, None], len(rows)), np.full(len(rows), held),
-            numbers=np.full(len(rows), self.sequence), session=who.get("session", 1), process=who.get("process", 1),
-        )  # fmt: skip
-        self.ledger.check_invariants()
-        return list(refused)
-
-    def ask(
-        self, wanted: dict[int, tuple[int, int]], *, bundle: bool = False, session: int = 1, settle: bool = True
-    ) -> list[int]:
-        """An agent says what its pods are to have; return what is refused."""
-        rows = self.rows(*wanted)
-        self.sequence += 1
-        numbers = np.full(len(rows), self.sequence)
-        self.book.check_numbers(rows, numbers, session)
-        refused = self.book.request(
-            rows, np.array(list(wanted.values())).T, np.full(len(rows), bundle),
-            numbers=numbers, session=np.full(len(rows), session),
-        )  # fmt: skip
-        if settle:
-            self.book.settle(rows)
-        self.ledger.check_invariants()
-        return list(refused)
-
-    def permit(self, pod: int) -> tuple[int, ...]:
-        """What a pod may have."""
-        return tuple(self.book.pods.permit[:, self.rows(pod)[0]].tolist())
-
-    @property
-    def reserved(self) -> tuple[int, ...]:
-        """What is taken of the node."""
-        return tuple(self.book.room.node_books().reserved[:, 0].tolist())
-
-    @property
-    def buffer(self) -> tuple[int, ...]:
-        """What of it is booked for want of knowledge."""
-        return tuple(self.book.room.node_books().buffer[:, 0].tolist())
-
-    @property
-    def pressure(self) -> tuple[int, ...]:
-        """What was denied."""
-        return tuple(self.book.room.node_books().pressure[:, 0].tolist())
 
 
 @pytest.fixture
@@ -192,90 +96,6 @@ def test_a_placement_and_a_permit_never_both_take_the_last_core(world: World) ->
     assert world.permit(1) == (300, 20)
     assert place(2) == -1
     world.ledger.check_invariants()
-
-
-def test_pods_count_at_their_maximum_after_a_start_until_their_agent_reports() -> None:
-    """Nobody knows what was permitted before: the difference to what is seen is buffer, and the report ends it."""
-    world = World()
-    world.book.has_listed = False
-    world.see({1: (200, 20), 2: (300, 30)}, everything=True)
-    assert (world.reserved, world.buffer) == ((1600, 160), (1100, 110))
-    assert world.join(1, ceiling=(400, 20)) == [0]
-    assert world.permit(1) == (400, 20)
-    assert (world.reserved, world.buffer) == ((1200, 100), (500, 50))
-
-
-def test_uncertainty_ends_with_the_longest_lease_and_the_margin() -> None:
-    """An agent that never comes blocks its node no longer than it could have grown."""
-    world = World()
-    world.book.has_listed = False
-    world.book.start(100.0)
-    world.see({1: (200, 20)}, everything=True)
-    world.book.advance(109.9)
-    assert world.reserved == (800, 80)
-    world.book.advance(110.0)
-    assert (world.reserved, world.buffer) == ((200, 20), (0, 0))
-
-
-def test_a_pod_that_appears_later_counts_as_it_is(world: World) -> None:
-    """No other ledger can have permitted it anything, so its first size is what is booked."""
-    world.see({4: (200, 20)})
-    assert (world.reserved, world.buffer) == ((600, 60), (0, 0))
-
-
-def test_an_agent_that_only_just_started_does_not_end_the_uncertainty() -> None:
-    """Another process may still have a lease; the pod is its own once that cannot be any more."""
-    world = World()
-    world.book.has_listed = False
-    world.see({1: (200, 20)}, everything=True)
-    assert world.join(1, held=False) == [RefusalReason.HELD_BY_ANOTHER]
-    assert world.reserved == (800, 80)
-    world.book.advance(10.0)
-    assert world.join(1, held=False) == [0]
-
-
-def test_an_agent_that_is_cut_off_keeps_what_it_may_have_until_its_lease_ran_out(world: World) -> None:
-    """It may grow to its permit and no further; after the lease and the margin only what is seen counts."""
-    world.ask({1: (500, 50)})
-    world.book.cut_off(1, renewed_s=3.0)
-    assert (world.reserved, world.buffer) == ((700, 70), (300, 30))
-    assert world.ask({1: (600, 50)}) == [RefusalReason.NOT_IN_INVENTORY]
-    world.see({1: (400, 40)})
-    assert (world.reserved, world.buffer) == ((700, 70), (100, 10))
-    world.book.advance(12.9)
-    assert world.reserved == (700, 70)
-    world.book.advance(13.0)
-    assert (world.reserved, world.buffer) == ((600, 60), (0, 0))
-
-
-def test_a_cut_off_agent_that_comes_back_has_what_it_says_but_never_more_than_it_had(world: World) -> None:
-    """A report raises no booking, whatever it claims."""
-    world.ask({1: (500, 50)})
-    world.book.cut_off(1, renewed_s=0.0)
-    world.join(1, ceiling=(800, 30), session=2)
-    assert world.permit(1) == (500, 30)
-    assert world.reserved == (700, 50)
-
-
-def test_another_agents_pod_is_refused_until_its_lease_ran_out(world: World) -> None:
-    """Two agents for one node: the second is told, and what the first may have stays booked."""
-    assert world.join(1, session=2, process=2) == [RefusalReason.HELD_BY_ANOTHER]
-    world.ask({1: (500, 20)})
-    world.book.cut_off(1, renewed_s=0.0)
-    assert world.join(1, session=2, process=2) == [RefusalReason.HELD_BY_ANOTHER]
-    world.book.advance(10.0)
-    assert world.join(1, session=2, process=2) == [0]
-    assert world.reserved == (400, 40)
-
-
-def test_a_goodbye_gives_permits_back_once_all_that_was_done_is_seen(world: World) -> None:
-    """Nobody resizes the pods any more, so after the margin they count as they are and another agent may come."""
-    world.ask({1: (500, 50)})
-    world.book.leave(1)
-    assert (world.reserved, world.buffer) == ((700, 70), (300, 30))
-    world.book.advance(4.0)
-    assert (world.reserved, world.buffer) == ((400, 40), (0, 0))
-    assert world.join(1, session=2, process=2, held=False) == [0]
 
 
 @pytest.mark.parametrize(
@@ -373,15 +193,6 @@ def test_a_new_maximum_limits_what_is_deferred_and_takes_nothing_back(world: Wor
     world.see({1: (200, 20)}, Scaling(least=(100, 10), most=(600, 80)))
     assert (world.permit(1), world.pressure) == ((500, 20), (100, 0))
     assert world.ask({1: (800, 20)}) == [RefusalReason.ABOVE_MAXIMUM]
-
-
-def test_a_new_maximum_before_contact_keeps_the_larger_one_booked() -> None:
-    """What was permitted before the start may be up to either."""
-    world = World()
-    world.book.has_listed = False
-    world.see({1: (200, 20)}, everything=True)
-    world.see({1: (200, 20)}, Scaling(least=(100, 10), most=(900, 60)))
-    assert world.reserved == (900, 80)
 
 
 def test_scaling_switched_off_stops_the_agent_and_frees_the_pod_after_the_lease(world: World) -> None:
