@@ -4,65 +4,16 @@ import gc
 
 import numpy as np
 import pytest
+from tests.unit.core.placement.sampled import ask, candidates, make_ledger, take
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.framework import ClassTable, Cycle, Framework, NotNow, Point, Registration
-from argosy_core.job.reading.classes import HostPort, SchedulingClass
-from argosy_core.job.tables.members import Members
-from argosy_core.ledger import NodeLedger, PodEvents
-from argosy_core.nodes import NodeSpec, NodeTable
-from argosy_core.placement import NodeSampler, SampleReply, SampleRequest, WaitReason, commit, sample
-from argosy_core.placement import explained as explained_classes
+from argosy_core.framework import Framework, Point, Registration
+from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.ledger import NodeLedger
+from argosy_core.nodes import NodeSpec
+from argosy_core.placement import NodeSampler, SampleRequest, sample
 from argosy_core.placement.strategies import RandomStrategy
 from argosy_core.plugins import Profile, build_framework
-
-
-def make_ledger(cores: list[int], classes: list[int], **fields: object) -> NodeLedger:
-    """Nodes with the given cores, and classes that ask for the given cores."""
-    ledger = NodeLedger()
-    ledger.put_nodes([NodeSpec(name=f"n{i}", total={"cpu": cpu, "memory": 1000}) for i, cpu in enumerate(cores)])
-    for class_id, cpu in enumerate(classes):
-        ledger.define_class(class_id, SchedulingClass(requests=(("cpu", cpu),), **fields))  # type: ignore[arg-type]
-    return ledger
-
-
-def ask(
-    sampler: NodeSampler | NodeLedger,
-    *class_ids: int,
-    wanted: int = 1,
-    complete: bool = False,
-    ratio: float = 0.04,
-    seed: int = 0,
-    **fields: object,
-) -> SampleReply:
-    """Ask for candidates of some classes."""
-    sampler = sampler if isinstance(sampler, NodeSampler) else NodeSampler(sampler)
-    request = SampleRequest(
-        class_ids=np.array(class_ids, np.int32),
-        wanted=np.full(len(class_ids), wanted, np.int32),
-        complete=np.full(len(class_ids), complete, np.int8),
-        resources=fields.pop("resources", ("cpu", "pods")),  # type: ignore[arg-type]
-        nodes_to_sample_ratio=ratio,
-        **fields,  # type: ignore[arg-type]
-    )
-    return sampler.sample(request, np.random.default_rng(seed))
-
-
-def candidates(reply: SampleReply, position: int = 0) -> list[int]:
-    """Rows of the candidates of a class, best first."""
-    return reply.node[reply.candidate[reply.offset[position] : reply.offset[position + 1]]].tolist()
-
-
-def take(ledger: NodeLedger, node: int, class_id: int, handle: int) -> bool:
-    """Place a run on a node; whether it could be."""
-    nodes, _ = commit(
-        ledger,
-        Members.of([handle], [1]),
-        class_ids=np.array([class_id], np.int32),
-        offsets=np.array([0, 1], np.int32),
-        candidates=np.array([node], np.int32),
-    )
-    return bool(nodes[0] >= 0)
 
 
 def test_best_candidates_come_first_with_what_is_free_on_them() -> None:
@@ -232,144 +183,6 @@ def test_deadline_ends_the_look_with_what_was_found() -> None:
     assert sampler.sample(request, np.random.default_rng(1), should_stop=lambda: True).examined.tolist() == [0, 0]
 
 
-def test_full_cluster_is_searched_once_and_then_only_where_something_rose(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is known not to fit is not looked at again until a node changes in its favour."""
-    ledger = make_ledger([4] * 500, [3, 4])
-    sampler, looked = NodeSampler(ledger), []
-    original = sampler.ranker.rank
-
-    def rank(slots: np.ndarray, nodes: np.ndarray, *rest: object, **options: object) -> object:
-        looked.append(nodes.size)
-        return original(slots, nodes, *rest, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(sampler.ranker, "rank", rank)
-    for node in range(500):
-        assert take(ledger, node, 0, node + 1)
-    reply = ask(sampler, 1)
-    assert (reply.examined.tolist(), reply.complete.tolist(), len(reply.candidate)) == ([500], [1], 0)
-    assert sum(looked) == 500
-    looked.clear()
-    reply = ask(sampler, 1)
-    assert (reply.examined.tolist(), reply.complete.tolist(), len(reply.candidate)) == ([500], [1], 0)
-    assert sum(looked) == 0
-    ledger.release(Members.of([8, 9], [1, 1]))
-    reply = ask(sampler, 1)
-    assert sum(looked) == 2
-    assert sorted(candidates(reply)) == [7, 8]
-    assert take(ledger, 7, 1, 1000)
-    looked.clear()
-    assert candidates(ask(sampler, 1)) == [8]
-    assert take(ledger, 8, 1, 1001)
-    assert candidates(ask(sampler, 1)) == []
-    assert sum(looked) <= 4
-
-
-def test_node_that_fitted_and_rose_again_is_offered_once() -> None:
-    """What is remembered to fit and what has risen since overlap; a node still takes one of the m places."""
-    ledger = make_ledger([4] * 100, [1, 3])
-    sampler = NodeSampler(ledger)
-    for node in range(100):
-        for pod in range(4):
-            assert take(ledger, node, 0, node * 4 + pod + 1)
-    assert candidates(ask(sampler, 1)) == []
-    for pod in range(3):
-        ledger.release(Members.of([5 * 4 + pod + 1], [1]))
-    assert candidates(ask(sampler, 1)) == [5]
-    ledger.release(Members.of([5 * 4 + 4], [1]))
-    assert candidates(ask(sampler, 1)) == [5]
-
-
-@pytest.mark.parametrize("event", ["node-added", "uncordoned", "labelled", "other-gone", "grown", "port-given-back"])
-def test_memory_of_a_full_cluster_sees_every_change_that_may_help(event: str) -> None:
-    """Whatever makes room for a class that fitted nowhere, the next look finds it."""
-    ledger = NodeLedger()
-    big = {"cpu": 4, "memory": 10}
-    labels = {"zone": "x"}
-    ledger.put_nodes([NodeSpec(name=f"n{i}", total={"cpu": 1}, labels=labels) for i in range(20)])
-    port = HostPort("TCP", 80)
-    ledger.define_class(0, SchedulingClass(requests=(("cpu", 2),), node_selector=(("zone", "x"),), host_ports=(port,)))
-    other = PodEvents(
-        members=Members.of([0], [0]), uids=np.full((1, 16), 3, np.uint8), nodes=np.array([20], np.int32),
-        ended=np.array([False]), requests=np.array([[3 if event == "other-gone" else 0, 0, 1]]),
-        host_ports={0: (port,)} if event == "port-given-back" else {},
-    )  # fmt: skip
-    helpful = NodeSpec(name="help", total=big, labels=labels)
-    if event == "labelled":
-        ledger.put_nodes([NodeSpec(name="help", total=big)])
-    elif event == "grown":
-        ledger.put_nodes([NodeSpec(name="help", total={"cpu": 1}, labels=labels)])
-    elif event != "node-added":
-        ledger.put_nodes([helpful])
-    if event == "uncordoned":
-        ledger.set_cordons(["help"])
-    if event in {"other-gone", "port-given-back"}:
-        ledger.observe(other)
-    sampler = NodeSampler(ledger)
-    assert candidates(ask(sampler, 0)) == []
-    if event == "uncordoned":
-        ledger.set_cordons([])
-    elif event in {"other-gone", "port-given-back"}:
-        ledger.observe(
-            PodEvents(
-                members=other.members, uids=other.uids, nodes=other.nodes, ended=np.array([True]),
-                requests=other.requests,
-            )
-        )  # fmt: skip
-    else:
-        ledger.put_nodes([helpful])
-    assert candidates(ask(sampler, 0)) == [20]
-
-
-def test_memory_is_not_used_with_filters_that_look_elsewhere() -> None:
-    """A filter that depends on more than the node's row is asked anew each time."""
-    ledger, open_now = make_ledger([4] * 30, [1]), [False]
-    framework = build_framework()
-    framework.register(
-        Registration(point=Point.FILTER, name="hours", function=lambda _: np.array([open_now]), reads_nodes_only=False)
-    )
-    sampler = NodeSampler(ledger, framework)
-    assert candidates(ask(sampler, 0)) == []
-    open_now[0] = True
-    assert len(candidates(ask(sampler, 0))) == 4
-
-
-def test_filter_that_fails_on_a_class_is_told_and_asked_again() -> None:
-    """An error ends with its cause: nothing of it is remembered, and the other class is answered all the time."""
-    ledger, broken = make_ledger([4] * 30, [1, 2]), [True]
-
-    def licences(cycle: Cycle) -> None:
-        if broken and 1 in cycle.pods.slots:
-            raise NotNow("no licence is left", retry_after_s=7)
-
-    framework = build_framework()
-    framework.register(Registration(point=Point.FILTER, name="licences", function=licences))
-    sampler = NodeSampler(ledger, framework)
-    for _ in range(2):
-        reply = ask(sampler, 0, 1)
-        assert np.diff(reply.offset).tolist() == [4, 0]
-        assert (reply.reason.tolist(), reply.texts) == ([0, WaitReason.PLUGIN], ("", "licences: no licence is left"))
-        assert reply.retry_after_s.tolist() == [0, 7]
-        assert not reply.complete[1]
-    broken.clear()
-    reply = ask(sampler, 0, 1)
-    assert (np.diff(reply.offset).tolist(), reply.reason.tolist(), reply.texts) == ([4, 4], [0, 0], ())
-
-
-def test_fault_on_some_nodes_leaves_the_candidates_of_others() -> None:
-    """A class that found candidates elsewhere is not told as turned away."""
-    ledger = make_ledger([4] * 30, [1])
-
-    def odd(cycle: Cycle) -> None:
-        if 0 in cycle.nodes:
-            raise KeyError("n0")
-
-    framework = build_framework()
-    framework.register(Registration(point=Point.FILTER, name="odd", function=odd))
-    replies = [ask(NodeSampler(ledger, framework), 0, complete=complete) for complete in (False, True)]
-    assert [len(reply.candidate) for reply in replies] == [4, 0]
-    assert [reply.reason.tolist() for reply in replies] == [[0], [WaitReason.FAULT]]
-
-
 def test_negative_scores_keep_their_order() -> None:
     """Candidates come best first and with their own scores, whatever the sign."""
     framework = Framework([Registration(point=Point.SCORE, name="s", function=lambda cycle: -10.0 * cycle.nodes)])
@@ -390,100 +203,10 @@ def test_crowd_of_classes_on_few_free_nodes_is_spread_over_all_of_them() -> None
             assert np.all(np.diff(reply.score[first:last]) <= 0)
 
 
-def test_complete_class_looks_at_every_node_and_counts_per_filter() -> None:
-    """A class without a candidate learns how many nodes each filter turned away and which came closest."""
-    ledger = make_ledger([4] * 30 + [6], [8, 2])
-    ledger.set_cordons(["n0", "n1"])
-    sampler = NodeSampler(ledger)
-    for _ in range(2):
-        reply = ask(sampler, 0, 1, complete=True)
-        assert reply.filters[:2] == ("node-ready", "resources")
-        assert reply.rejection.tolist() == [[2, 29, 0, 0, 0, 0], [0] * 6]
-        assert reply.nearest_misses == ("node n30 lacks 2m cpu", "")
-        assert reply.complete.tolist() == [1, 1]
-        assert reply.examined.tolist() == [31, 31]
-        assert reply.eligible.tolist() == [0, 29]
-    take(ledger, 30, 1, 1)
-    assert ask(sampler, 0, complete=True).nearest_misses == ("node n2 lacks 4m cpu",)
-
-
-def test_class_that_fits_nowhere_is_explained_also_when_that_was_not_asked() -> None:
-    """The first answer tells counts; later ones may repeat them while the oldest are brought up to date in turn."""
-    ledger = make_ledger([1] * 10, [8])
-    sampler = NodeSampler(ledger)
-    assert ask(sampler, 0).rejection.tolist() == [[0, 10, 0, 0, 0, 0]]
-    ledger.put_nodes([NodeSpec(name="n3", total={"cpu": 2})])
-    assert ask(sampler, 0).nearest_misses == ("node n3 lacks 6m cpu",)
-
-
-def test_explanations_do_not_cost_a_look_at_every_node_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many classes that fit nowhere only a few are explained anew; those asked completely all are."""
-    ledger = make_ledger([1] * 2000, [8] * 200)
-    sampler, explained = NodeSampler(ledger), []
-    original = explained_classes.count_and_compare
-
-    def count(framework: Framework, table: NodeTable, classes: ClassTable, slots: np.ndarray) -> tuple:
-        explained.extend(slots.tolist())
-        return original(framework, table, classes, slots)
-
-    monkeypatch.setattr(explained_classes, "count_and_compare", count)
-    first = ask(sampler, *range(200))
-    assert sorted(explained) == list(range(200))
-    seen: set[int] = set()
-    for cpu in (2, 3, 4, 5, 6, 7, 2):
-        ledger.put_nodes([NodeSpec(name="n3", total={"cpu": cpu})])
-        explained.clear()
-        assert ask(sampler, *range(200)).rejection.tolist() == first.rejection.tolist()
-        assert len(explained) < 50
-        seen.update(explained)
-    assert seen == set(range(200))
-    ledger.put_nodes([NodeSpec(name="n3", total={"cpu": 1})])
-    explained.clear()
-    ask(sampler, *range(200), complete=True)
-    assert sorted(explained) == list(range(200))
-
-
 def test_cluster_without_nodes_answers_completely() -> None:
     """No node is also an answer."""
     reply = ask(make_ledger([], [1]), 0, complete=True)
     assert (reply.complete.tolist(), reply.examined.tolist(), len(reply.candidate)) == ([1], [0], 0)
-
-
-def test_class_without_a_candidate_is_told_with_the_kinds_of_nodes_that_could_hold_it() -> None:
-    """Of one kind are nodes that selectors cannot tell apart, of like size; a kind keeps its bit when nodes come."""
-    ledger = NodeLedger()
-    gpu, plain = {"cpu": 16, "gpu": 8}, {"cpu": 32}
-
-    def put(name: str, total: dict[str, int], zone: str) -> None:
-        ledger.put_nodes([NodeSpec(name=name, total=total, labels={"zone": zone, "kubernetes.io/hostname": name})])
-
-    for number, (total, zone) in enumerate([(gpu, "east"), (plain, "east"), (plain, "west"), (plain, "west")]):
-        put(f"n{number}", total, zone)
-    asked = [
-        ({"cpu": 30}, ()),
-        ({"cpu": 1, "gpu": 1}, ()),
-        ({"cpu": 30}, (("zone", "west"),)),
-        ({"cpu": 1}, ()),
-        ({"cpu": 99}, ()),
-    ]
-    for class_id, (requests, selector) in enumerate([({"cpu": 16}, ()), *asked]):
-        definition = SchedulingClass(requests=tuple(requests.items()), node_selector=selector)
-        ledger.define_class(class_id, definition)
-    sampler = NodeSampler(ledger)
-    assert all(take(ledger, node, 0, handle) for handle, node in enumerate([0, 1, 1, 2, 2, 3, 3], 1))
-
-    def kinds() -> list[set[int]]:
-        told = ask(sampler, 1, 2, 3, 4, 5).node_kinds.tolist()
-        return [{bit for bit in range(63) if bits >> bit & 1} for bits in told]
-
-    large, with_gpu, west, any_node, none = before = kinds()
-    assert (len(large), len(with_gpu), len(west), len(any_node), none) == (2, 1, 1, 3, set())
-    assert west < large < any_node == large | with_gpu
-    put("n4", {"cpu": 0, "gpu": 8}, "north")
-    put("n5", {"cpu": 31}, "west")
-    assert take(ledger, 5, 0, 9)
-    ledger.set_cordons(["n5"])
-    assert kinds() == before, "what is cordoned could hold nothing, and what has no core neither"
 
 
 def test_unknown_class_gets_no_candidate() -> None:
@@ -505,17 +228,6 @@ def test_no_class_asked_is_answered_with_totals() -> None:
     )  # fmt: skip
     assert reply.offset.tolist() == [0]
     assert reply.total_free.tolist() == [40]
-
-
-def test_pre_filter_error_leaves_classes_without_candidates() -> None:
-    """No node is offered, and the reason is told."""
-
-    def refuse(_: Cycle) -> None:
-        raise NotNow("not today")
-
-    framework = Framework([Registration(point=Point.PRE_FILTER, name="p", function=refuse)])
-    reply = ask(NodeSampler(make_ledger([4] * 9, [1]), framework), 0)
-    assert (len(reply.candidate), reply.texts) == (0, ("p: not today",))
 
 
 def test_scoring_profile_decides_which_node_is_best() -> None:
