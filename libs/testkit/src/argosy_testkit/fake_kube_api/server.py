@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import copy
 import json
 import time
 from collections.abc import Callable
@@ -17,31 +16,14 @@ import msgspec
 from aiohttp import web
 
 from argosy_testkit.fake_kube_api.faults import ApiFault, FaultScript
+from argosy_testkit.fake_kube_api.kinds import KINDS, group_list, resource_list
 from argosy_testkit.fake_kube_api.kubelet import Kubelets
 from argosy_testkit.fake_kube_api.metrics import metrics_list, page, read_used, summary
+from argosy_testkit.fake_kube_api.patches import merged, noted, resized
 from argosy_testkit.fake_kube_api.store import Document, Refusal, Store, selects
 
-__all__ = ["CUSTOM_GROUP", "FakeKubeApi"]
+__all__ = ["FakeKubeApi"]
 
-CUSTOM_GROUP: Final = "example.test"
-"""Group of the custom resources: `Widget`, and `Gadget`, whose objects are in no namespace."""
-_KINDS: Final = {
-    "v1": {
-        "configmaps": "ConfigMap",
-        "events": "Event",
-        "namespaces": "Namespace",
-        "nodes": "Node",
-        "persistentvolumeclaims": "PersistentVolumeClaim",
-        "pods": "Pod",
-        "secrets": "Secret",
-        "services": "Service",
-    },
-    "networking.k8s.io/v1": {"ingresses": "Ingress"},
-    "node.k8s.io/v1": {"runtimeclasses": "RuntimeClass"},
-    f"{CUSTOM_GROUP}/v1": {"gadgets": "Gadget", "widgets": "Widget"},
-}
-_VERBS: Final = ["create", "delete", "get", "list", "patch", "watch"]
-_UNNAMESPACED: Final = frozenset({"gadgets", "namespaces", "nodes", "runtimeclasses"})
 _TOKEN: Final = "fake-token"  # noqa: S105 - of a server that lives for a test
 _POLL_S: Final = 0.01
 _LOG_TIME: Final = "2026-01-01T00:00:00"
@@ -221,19 +203,17 @@ class FakeKubeApi:
     async def _answer(self, request: web.Request) -> tuple[int, bytes] | web.StreamResponse:
         parts = request.path.strip("/").split("/")
         if parts == ["apis"]:
-            groups = [version for version in _KINDS if "/" in version]
-            named = [{"name": v.split("/")[0], "preferredVersion": {"groupVersion": v}} for v in groups]
-            return 200, msgspec.json.encode({"groups": named})
+            return 200, msgspec.json.encode(group_list())
         api_version, rest = ("/".join(parts[1:3]), parts[3:]) if parts[0] == "apis" else (parts[1], parts[2:])
-        if api_version not in _KINDS:
+        if api_version not in KINDS:
             raise Refusal(404, "NotFound", "the server could not find the requested resource")
         if not rest:
-            return 200, msgspec.json.encode(_resource_list(api_version))
+            return 200, msgspec.json.encode(resource_list(api_version))
         namespace = ""
         if rest[0] == "namespaces" and len(rest) > 2:
             namespace, rest = rest[1], rest[2:]
         plural, name = rest[0], rest[1] if len(rest) > 1 else ""
-        if plural not in _KINDS[api_version]:
+        if plural not in KINDS[api_version]:
             raise Refusal(404, "NotFound", "the server could not find the requested resource")
         where = (api_version, plural, namespace, name)
         if len(rest) > 2:
@@ -273,43 +253,13 @@ class FakeKubeApi:
             if is_gone and plural != "pods":
                 return 200, msgspec.json.encode({"kind": "Status", "status": "Success"})
         elif request.method == "PATCH":
-            patch = self._note if isinstance(document, list) else self._patch
-            answer = patch(plural, namespace, name, document)
+            found = self.store.find(plural, namespace, name)
+            is_note = isinstance(document, list)
+            changed = noted(found, document) if is_note else merged(found, document, plural)
+            answer = self.store.replace(plural, changed)
         else:
             raise Refusal(405, "MethodNotAllowed", "not allowed")
         return code, msgspec.json.encode(_shaped(answer, request, api_version, plural))
-
-    def _patch(self, plural: str, namespace: str, name: str, patch: Document) -> Document:
-        found = self.store.find(plural, namespace, name)
-        metadata = dict(found["metadata"])
-        changes = dict(patch.get("metadata", {}))
-        uid = changes.pop("uid", metadata["uid"])
-        if uid != metadata["uid"]:
-            raise Refusal(409, "Conflict", "Precondition failed: UID", {"name": name, "kind": plural})
-        dropped = changes.pop("$deleteFromPrimitiveList/finalizers", [])
-        metadata["finalizers"] = [item for item in metadata.get("finalizers") or [] if item not in dropped]
-        labels = {**(metadata.get("labels") or {}), **changes.pop("labels", {})}
-        metadata["labels"] = {key: value for key, value in labels.items() if value is not None}
-        merged = {**found, "metadata": {**metadata, **changes}}
-        for part in ("spec", "status"):
-            if part in patch:
-                merged[part] = {**found.get(part, {}), **patch[part]}
-        return self.store.replace(plural, merged)
-
-    def _note(self, plural: str, namespace: str, name: str, steps: list[Document]) -> Document:
-        """Take a JSON patch of tests and additions, of the metadata only."""
-        found = self.store.find(plural, namespace, name)
-        changed = copy.deepcopy(found)
-        for step in steps:
-            *parents, key = (part.replace("~1", "/") for part in step["path"].split("/")[1:])
-            place = changed
-            for parent in parents:
-                place = place.get(parent) or {}
-            if step["op"] == "test" and place.get(key) != step["value"]:
-                raise Refusal(422, "Invalid", "the server rejected our request due to an error in our request")
-            if step["op"] == "add":
-                place[key] = step["value"]
-        return self.store.replace(plural, changed)
 
     async def _subresource(
         self, request: web.Request, where: tuple[str, str, str, str], kind: str
@@ -325,8 +275,8 @@ class FakeKubeApi:
             self.store.replace(plural, {**found, "spec": {**found["spec"], "nodeName": sent["target"]["name"]}})
             return 201, msgspec.json.encode({"kind": "Status", "status": "Success"})
         if kind == "resize" and request.method == "PATCH":
-            resized = _resized(found, msgspec.json.decode(await request.read()))
-            answer = found if resized == found else self.store.replace(plural, resized)
+            changed = resized(found, msgspec.json.decode(await request.read()))
+            answer = found if changed == found else self.store.replace(plural, changed)
             return 200, msgspec.json.encode(answer)
         if kind == "log":
             return await self._log(request, found)
@@ -381,7 +331,7 @@ class FakeKubeApi:
                 break
             items.append(_shaped(document, request, api_version, plural))
             last = key
-        kind = "PartialObjectMetadataList" if _is_partial(request) else f"{_KINDS[api_version][plural]}List"
+        kind = "PartialObjectMetadataList" if _is_partial(request) else f"{KINDS[api_version][plural]}List"
         metadata = {"resourceVersion": str(version), **({"continue": more} if more else {})}
         return msgspec.json.encode({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items})
 
@@ -414,30 +364,11 @@ class FakeKubeApi:
                 async with asyncio.timeout(self._bookmark_s):
                     await news.wait()
             except TimeoutError:
-                mark = {"kind": _KINDS[api_version][plural], "metadata": {"resourceVersion": str(version)}}
+                mark = {"kind": KINDS[api_version][plural], "metadata": {"resourceVersion": str(version)}}
                 await response.write(_line("BOOKMARK", mark))
         with contextlib.suppress(ConnectionError):
             await response.write_eof()
         return response
-
-
-def _resized(pod: Document, patch: Document) -> Document:
-    """Return a pod with the resources of a patch, if it is the one that the patch is for."""
-    metadata = pod["metadata"]
-    for key in ("uid", "resourceVersion"):
-        if patch["metadata"].get(key, metadata[key]) != metadata[key]:
-            text = f"the object has been modified: its {key} is {metadata[key]}"
-            raise Refusal(409, "Conflict", text, {"name": metadata["name"], "kind": "pods"})
-    wanted = {one["name"]: one["resources"] for one in patch["spec"]["containers"]}
-    containers = []
-    for one in pod["spec"]["containers"]:
-        held, new = one.get("resources", {}), wanted.get(one["name"], {})
-        if held.get("limits", {}).keys() != new.get("limits", held.get("limits", {})).keys():
-            raise Refusal(422, "Invalid", "Pod QOS Class may not change as a result of resizing")
-        containers.append({**one, "resources": {**held, **new}})
-    if containers == pod["spec"]["containers"]:
-        return pod
-    return {**pod, "spec": {**pod["spec"], "containers": containers}}
 
 
 def _line(change: str, document: Any) -> bytes:  # noqa: ANN401 - any JSON
@@ -477,7 +408,7 @@ def _is_partial(request: web.Request) -> bool:
 def _shaped(document: Document, request: web.Request, api_version: str, plural: str) -> Document:
     if _is_partial(request):
         return {"kind": "PartialObjectMetadata", "metadata": document["metadata"]}
-    return {"kind": _KINDS[api_version][plural], "apiVersion": api_version, **document}
+    return {"kind": KINDS[api_version][plural], "apiVersion": api_version, **document}
 
 
 def _selectors(request: web.Request) -> tuple[dict[str, str], dict[str, str]]:
@@ -491,11 +422,3 @@ def _selectors(request: web.Request) -> tuple[dict[str, str], dict[str, str]]:
 def _read_token(token: str) -> tuple[int, str]:
     version, _, last = base64.urlsafe_b64decode(token).decode().partition(" ")
     return int(version), last
-
-
-def _resource_list(api_version: str) -> Document:
-    entries = [
-        {"name": plural, "kind": kind, "namespaced": plural not in _UNNAMESPACED, "verbs": _VERBS}
-        for plural, kind in _KINDS[api_version].items()
-    ]
-    return {"kind": "APIResourceList", "groupVersion": api_version, "resources": entries}
