@@ -21,7 +21,7 @@ from argosy_store.log import PostgresLog
 from argosy_store.schema.inspection import inspect_database
 from argosy_store.schema.migrate import require_version
 from argosy_store.schema.versions import migration_config
-from argosy_store.terms.leader import LogState
+from argosy_store.terms.election import LogState
 from argosy_testkit.postgres import today
 
 _DAY_US = 86_400_000_000

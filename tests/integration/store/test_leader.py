@@ -14,7 +14,7 @@ from argosy_core.errors import BackendUnavailable, InvariantViolation, StateConf
 from argosy_core.job.states import JobState, ObjectState, RunState
 from argosy_core.job.tables.rows import NewObjects
 from argosy_store import Effects, EventRow, JobFilter, LeaderStore, QuarantinedRecord
-from argosy_store.terms.leader import LogState
+from argosy_store.terms.election import LogState
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends
 

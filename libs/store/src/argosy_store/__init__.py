@@ -35,7 +35,8 @@ if TYPE_CHECKING:
         EventRow,
         QuarantinedRecord,
     )
-    from argosy_store.terms.leader import Leadership, LeaderStore
+    from argosy_store.terms.election import Leadership
+    from argosy_store.terms.leader import LeaderStore
 
 __all__ = [
     "ApiStore",
@@ -75,7 +76,8 @@ _HOMES = {
     "argosy_store.schema.migrate": "check create_database drop_database migrate",
     "argosy_store.schema.retention": "Retained retain",
     "argosy_store.terms.effects": "Effects EventRow QuarantinedRecord",
-    "argosy_store.terms.leader": "Leadership LeaderStore",
+    "argosy_store.terms.election": "Leadership",
+    "argosy_store.terms.leader": "LeaderStore",
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from argosy_core.errors import BackendUnavailable
 from argosy_server.leader.log.publishing import ATTEMPT_S, Publisher
-from argosy_store.terms.leader import LogState
+from argosy_store.terms.election import LogState
 from argosy_testkit.memory_log import MemoryLog
 
 

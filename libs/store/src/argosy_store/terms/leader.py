@@ -1,7 +1,8 @@
 """The store of a pool's leader: election, taking changes, applying effects, loading.
 
-Writes go through one connection, reads through another, each used by one thread at a time. Every write checks the epoch
-under a lock on the pool's row, so a leader that has been replaced changes nothing: it gets StateConflict.
+Writes go through one connection, reads through another, the election through a third, each used by one thread at a
+time. Every write checks the epoch under a lock on the pool's row, so a leader that has been replaced changes nothing:
+it gets StateConflict.
 
 Applying the same log position twice is StateConflict as well: the position is moved from its expected value.
 
@@ -11,8 +12,7 @@ Source: design section 5, "Ingest" and "Leader lost"; section 7, invariant 9.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,6 @@ from argosy_store.postgres.partitions import (
     PARTITION_LOCK,
     STATE_COLUMNS,
     change_request_lock,
-    database_time_us,
     learn_state,
     prologue,
 )
@@ -37,39 +36,14 @@ from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRo
 from argosy_store.sealing import SpecSeal, open_body
 from argosy_store.terms import apply
 from argosy_store.terms.effects import AppliedEffects, Effects
+from argosy_store.terms.election import UNTRIED, Election, Leadership, LogState
 from argosy_store.terms.ended_sessions import note_ended_session
 from argosy_store.terms.load import LoadedPool, load_pool, read_states
 from argosy_store.terms.outbox import insert_outbox
 from argosy_store.terms.suspects import count_suspects, note_suspects, refuse_suspect
 
-__all__ = ["LeaderStore", "Leadership", "LogState"]
+__all__ = ["LeaderStore"]
 
-_LEAD: Final = """
-INSERT INTO pools AS p (pool, leader_id, address, epoch, expire_time, timeline)
-VALUES (%(pool)s, %(leader)s, %(address)s, 1, clock_timestamp() + make_interval(secs => %(lease)s), argosy_timeline())
-ON CONFLICT (pool) DO UPDATE SET leader_id = excluded.leader_id, address = excluded.address,
-    epoch = p.epoch + CASE WHEN p.timeline IN ('', excluded.timeline) THEN 1 ELSE %(skipped)s END,
-    expire_time = excluded.expire_time, timeline = excluded.timeline
-WHERE p.leader_id IN ('', excluded.leader_id) OR p.expire_time <= clock_timestamp()
-RETURNING epoch, log_position, round_state, timeline
-"""
-_SKIPPED_EPOCHS: Final = 1000
-"""A promoted standby may lack the last epochs that its primary gave."""
-_LOG_STATE: Final = """
-log_failure_time = CASE WHEN %(publishes)s THEN NULL WHEN %(failing_s)s::float8 IS NULL THEN log_failure_time
-    ELSE coalesce(log_failure_time, clock_timestamp() - make_interval(secs => %(failing_s)s)) END,
-log_failure = CASE WHEN %(publishes)s THEN '' WHEN %(failing_s)s::float8 IS NULL THEN log_failure
-    ELSE coalesce(nullif(%(reason)s, ''), nullif(log_failure, ''), 'it does not answer') END
-"""
-_RENEW: Final = f"""
-UPDATE pools SET expire_time = clock_timestamp() + make_interval(secs => %(lease)s), {_LOG_STATE}
-WHERE pool = %(pool)s AND epoch = %(epoch)s AND leader_id = %(leader)s AND leader_id <> ''
-RETURNING argosy_now_us()
-"""
-_RESIGN: Final = f"""
-UPDATE pools SET leader_id = '', expire_time = clock_timestamp(), {_LOG_STATE}
-WHERE pool = %(pool)s AND epoch = %(epoch)s
-"""
 _MOVE: Final = "UPDATE pools SET log_position = $2::bigint WHERE pool = $1::text"
 _MOVE_STATE: Final = "UPDATE pools SET log_position = $2::bigint, round_state = $3::bytea WHERE pool = $1::text"
 _STATE: Final = "UPDATE pools SET round_state = $2::bytea WHERE pool = $1::text"
@@ -83,33 +57,6 @@ _READ_SPECS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leadership:
-    """What a new leader starts from."""
-
-    epoch: int
-    """Its epoch, higher than any before."""
-    log_position: int
-    """Position up to which the log has been applied."""
-    round_state: bytes
-    """State of the last round applied, opaque here."""
-    time_us: int
-    """The database's time, microseconds since the Unix epoch."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogState:
-    """What a leader knows of the event log that it publishes to; nothing, while it has not tried."""
-
-    publishes: bool = False
-    """What it published last was taken."""
-    failing_s: float | None = None
-    """For how long it has been trying in vain, seconds; None if it is not."""
-    reason: str = ""
-    """Why that is, empty if it just gets no answer; what was said before stands then."""
-
-
-_UNTRIED: Final = LogState()
 _READER_SETTINGS: Final = {**READ_SETTINGS, "application_name": "argosy-leader"}
 
 
@@ -128,91 +75,40 @@ class LeaderStore:
         self._url = url
         self._relays_events = relays_events
         self._pool = pool
-        self._leader_id = ""
-        self._timeline = ""
         self._writer = Line(url, {**LEADER_SETTINGS})
         self._reader = Line(url, _READER_SETTINGS)
-        # The lease must not wait behind a load of the pool, which may take longer than it lasts.
-        self._elector = Line(url, {**READ_SETTINGS, "application_name": "argosy-election"})
+        self._election = Election(url, pool)
 
     def close(self) -> None:
         """Close the connections."""
         self._writer.close()
         self._reader.close()
-        self._elector.close()
+        self._election.close()
 
     def try_lead(self, leader_id: str, address: str, lease_s: float) -> Leadership | None:
-        """Take the pool if it is free, expired or ours already; the epoch grows by one.
-
-        Args:
-            leader_id: Who asks; unique per process.
-            address: host:port where the leader is reached.
-            lease_s: How long the lead lasts unless renewed, by the database's clock.
-
-        Returns:
-            What to start from, or None while another leads.
+        """Take the pool if it is free, expired or ours already; see `Election.try_lead`.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        values: dict[str, Any] = {"pool": self._pool, "leader": leader_id, "address": address, "lease": lease_s}
-        values["skipped"] = _SKIPPED_EPOCHS
-        with self._elector.use() as connection:
-            row = connection.execute(_LEAD, values).fetchone()
-            if row is None:
-                return None
-            # Asked after the commit, which may wait for a standby: what it returned would be as old as that wait.
-            time_us = database_time_us(connection)
-        self._leader_id, self._timeline = leader_id, row[3]
-        return Leadership(epoch=row[0], log_position=row[1], round_state=bytes(row[2]), time_us=time_us)
+        return self._election.try_lead(leader_id, address, lease_s)
 
-    def renew(self, epoch: int, lease_s: float, log: LogState = _UNTRIED) -> int:
-        """Lead on; also when the lease ran out, as long as nobody else took the pool: the epoch is the fence.
-
-        Who leads is looked at, too: a database that lost what it had last could give an epoch twice.
-
-        A renewal may come late because the pool's row is locked by a large transaction of this very leader. Giving the
-        epoch up for that would cost a full load of the pool just when it is busiest.
-
-        Args:
-            epoch: The caller's epoch.
-            lease_s: How long the lead lasts from now on unless renewed again.
-            log: Whether the leader can publish, for whoever asks the database how the pool is. A failure is told from
-                its beginning on, also if leaders follow each other meanwhile.
-
-        Returns:
-            The database's time, microseconds since the Unix epoch.
+    def renew(self, epoch: int, lease_s: float, log: LogState = UNTRIED) -> int:
+        """Lead on, and return the database's time; see `Election.renew`.
 
         Raises:
             StateConflict: Another leader took the pool, or this one resigned.
             BackendUnavailable: Postgres cannot be reached.
         """
-        with self._elector.use() as connection:
-            values = {"leader": self._leader_id, "lease": lease_s, **self._log_values(epoch, log)}
-            row = connection.execute(_RENEW, values).fetchone()
-        if row is None:
-            raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
-        return int(row[0])
+        return self._election.renew(epoch, lease_s, log)
 
-    def resign(self, epoch: int, log: LogState = _UNTRIED) -> None:
+    def resign(self, epoch: int, log: LogState = UNTRIED) -> None:
         """Leave the pool to whoever comes, with what is known of the log; nothing if the lead was lost before.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        with self._elector.use() as connection:
-            connection.execute(_RESIGN, self._log_values(epoch, log))
-
-    def _log_values(self, epoch: int, log: LogState) -> dict[str, Any]:
-        """Return the parameters of what tells the state of the log."""
-        reason = log.reason.replace("\0", "")
-        return {
-            "pool": self._pool,
-            "epoch": epoch,
-            "publishes": log.publishes,
-            "failing_s": log.failing_s,
-            "reason": reason,
-        }
+        self._election.resign(epoch, log)
 
     def read_changes(self, limit: int) -> list[tuple[int, bytes]]:
         """Return up to `limit` visible changes of the pool in id order, but those that ended a term.
@@ -259,7 +155,7 @@ class LeaderStore:
                         f"the log of {self._pool} is applied up to {position}, not {effects.log_position[0]}"
                     )
                 learn_state(connection, state)
-                if self._timeline not in {"", connection.timeline}:
+                if self._election.timeline not in {"", connection.timeline}:
                     raise StateConflict(
                         f"the database was replaced by a standby, which may lack what epoch {epoch} knows: load again"
                     )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from argosy_runtime.lifecycle import Lifecycle
     from argosy_server.api.leadership.leader_view import LeaderView, Servicer
     from argosy_server.config import ServerConfig
-    from argosy_store.terms.leader import Leadership
+    from argosy_store.terms.election import Leadership
 
 __all__ = ["LeaderRole"]
 

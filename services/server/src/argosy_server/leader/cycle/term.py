@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from argosy_store import LeaderStore
     from argosy_store.binding import Binding
     from argosy_store.terms.effects import AppliedEffects
-    from argosy_store.terms.leader import Leadership
+    from argosy_store.terms.election import Leadership
 
 __all__ = ["LeaderTerm"]
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from argosy_core.errors import BackendUnavailable
 from argosy_server.leader.cycle.clock import DatabaseClock
-from argosy_store.terms.leader import LogState
+from argosy_store.terms.election import LogState
 
 if TYPE_CHECKING:
     from argosy_eventlog import EventLog
     from argosy_store import LeaderStore
-    from argosy_store.terms.leader import Leadership
+    from argosy_store.terms.election import Leadership
 
 __all__ = ["ATTEMPT_S", "Publisher", "ReportingStore"]
 
