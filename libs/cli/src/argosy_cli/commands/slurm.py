@@ -19,7 +19,8 @@ import click
 
 from argosy_cli.attempts import end_time, start_time, told_run
 from argosy_cli.commands.jobs import with_stages
-from argosy_cli.commands.run import DEFAULT_IMAGE, DEFAULT_QUEUE, OPTIONS, make_drafts, read_array, submit_drafts
+from argosy_cli.commands.run import DEFAULT_IMAGE, OPTIONS, read_array
+from argosy_cli.drafts import DEFAULT_QUEUE, make_drafts, submit_drafts
 from argosy_cli.exits import ExitCode
 from argosy_cli.job_ids import whole_ids
 from argosy_cli.options import common_options, settings_of
@@ -30,7 +31,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.identity import short_id
 
 if TYPE_CHECKING:
-    from argosy_cli.commands.run import Array
+    from argosy_cli.drafts import Array
     from argosy_client import ArgosyClient, Cluster, Job
 
 __all__ = ["memory_text", "seconds_of", "slurm"]
