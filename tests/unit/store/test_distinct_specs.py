@@ -5,7 +5,7 @@ Source: design section 4, "identical jobs share it; never copied".
 
 import numpy as np
 
-from argosy_store.terms import load
+from argosy_store.terms import open_jobs
 
 _WRAP = 2**64
 
@@ -19,7 +19,7 @@ def test_specs_are_told_apart_by_day_and_both_halves_of_their_hashes() -> None:
     """Each distinct (day, hash) stands once; every element names its own."""
     days = np.array([7, 7, 8, 7, 7], np.int64)
     hashes = _hashes([(1, 2), (3, 4), (1, 2), (1, 2), (1, 9)])
-    first, index = load._distinct_specs(days, hashes)
+    first, index = open_jobs._distinct_specs(days, hashes)
     assert len(first) == 4
     assert (days[first][index] == days).all()
     assert (hashes[first][index] == hashes).all()
@@ -27,9 +27,9 @@ def test_specs_are_told_apart_by_day_and_both_halves_of_their_hashes() -> None:
 
 def test_specs_are_told_apart_although_two_have_one_number() -> None:
     """Two hashes that mix to one number of 64 bits are two specs."""
-    spread = int(load._SPREAD)
+    spread = int(open_jobs._SPREAD)
     other = 5 ^ (2 * spread) % _WRAP ^ (9 * spread) % _WRAP
     days, hashes = np.array([3, 3, 3], np.int64), _hashes([(5, 2), (other, 9), (5, 2)])
-    first, index = load._distinct_specs(days, hashes)
+    first, index = open_jobs._distinct_specs(days, hashes)
     assert len(first) == 2
     assert (hashes[first][index] == hashes).all()

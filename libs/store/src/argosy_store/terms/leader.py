@@ -38,7 +38,8 @@ from argosy_store.terms import apply
 from argosy_store.terms.effects import AppliedEffects, Effects
 from argosy_store.terms.election import UNTRIED, Election, Leadership, LogState
 from argosy_store.terms.ended_sessions import note_ended_session
-from argosy_store.terms.load import LoadedPool, load_pool, read_states
+from argosy_store.terms.load import LoadedPool, load_pool
+from argosy_store.terms.open_jobs import read_states
 from argosy_store.terms.outbox import insert_outbox
 from argosy_store.terms.suspects import count_suspects, note_suspects, refuse_suspect
 

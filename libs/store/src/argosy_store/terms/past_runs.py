@@ -6,18 +6,35 @@ Source: design section 5, "Leader lost".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.job.states import RunState
 from argosy_core.job.tables.members import Members
 from argosy_core.scheduler import EndedMembers, LoadedRuns
+from argosy_store.postgres.binary import INT2, INT8
 from argosy_store.postgres.connection import StoreConnection
+from argosy_store.postgres.shared_reads import SharedReads
+from argosy_store.terms.load_scope import Columns, Scope
 
-__all__ = ["count_past_runs", "load_ended_members"]
+__all__ = ["begin_past_runs", "count_past_runs", "load_ended_members"]
 
 _ATTEMPT_BITS: Final = 16
+
+
+def begin_past_runs(reads: SharedReads, scope: Scope) -> Future[Columns]:
+    """Ask which runs of open jobs are over, and how."""
+    return reads.columns(
+        "SELECT r.handle, r.attempt,"
+        f" (r.state IN ({int(RunState.FAILED)}, {int(RunState.LOST)}))::integer::smallint,"
+        " CASE WHEN r.failure > 0 THEN r.end_time_us ELSE 0 END"
+        " FROM runs r JOIN jobs j ON j.handle = r.handle"
+        f" WHERE r.end_time_us IS NOT NULL AND {scope.jobs} AND {scope.handles('r')}",
+        [INT8, INT2, INT2, INT8],
+    )
 
 
 def count_past_runs(
