@@ -20,9 +20,7 @@ Source: design section 7, invariant 11; section 9.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
-import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -32,31 +30,13 @@ from typing import Any, Final
 
 import grpc
 
-from argosy.error_details import DETAILS_KEY
-from argosy_core.errors import (
-    ArgosyError,
-    BackendUnavailable,
-    InvalidRequest,
-    NotAuthenticated,
-    NotPermitted,
-    QuotaExceeded,
-)
+from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest, QuotaExceeded
 from argosy_runtime.access.guard import CALLER, Caller, Guard
-from argosy_runtime.errors import code_of, details_of, from_rpc_error, message_of
+from argosy_runtime.grpc_answers import alone, answer_of, end_call, told
+from argosy_runtime.grpc_turns import Turns
 from argosy_runtime.logs import Logger, get_logger
 from argosy_runtime.metrics import METRICS
-from argosy_runtime.peers import (
-    MAX_WAIT_S,
-    PEER,
-    Peer,
-    PeerRateLimiter,
-    Place,
-    PlaceLimits,
-    Places,
-    RefusalPace,
-    parse_peer,
-    refusal,
-)
+from argosy_runtime.peers import PEER, Peer, Place, PlaceLimits, Places, parse_peer
 
 __all__ = ["MALFORMED_TEXT", "EdgeInterceptor", "EdgeLimits"]
 
@@ -64,12 +44,9 @@ MALFORMED_TEXT: Final = "the request's bytes are not a message of the method's r
 """Fixed answer to bytes that cannot be decoded."""
 _HEALTH: Final = "/grpc.health.v1."
 _EXEMPT: Final = (_HEALTH, "/grpc.reflection.")
-_FAILED_COST: Final = 4  # an error costs as much to make, and who gets many of them need not get them quickly
 _OURS: Final = frozenset(
     (grpc.StatusCode.OK, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
 )
-_WAITING: Final = PlaceLimits(name="grpc.calls_per_s", total=4096, per_host=3072, per_connection=1024)
-_BUSY_PER_S: Final = 50.0  # calls of a connection that are told at once that there is no place, in the long run
 _HEALTH_CHECKS: Final = PlaceLimits(name="health checks", total=256, per_host=128, per_connection=64)
 
 
@@ -124,11 +101,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         self._limits = limits
         self._guard = guard
         self._log = log or get_logger()
-        self._draining = False
-        self._rates = PeerRateLimiter(limits.calls_per_s)
-        self._refusals = RefusalPace()
-        self._busy = PeerRateLimiter(_BUSY_PER_S)
-        self._waiting = Places(_WAITING)
+        self._turns = Turns(limits.calls_per_s)
         self._calls = Places(limits.calls)
         self._health = Places(_HEALTH_CHECKS)
         self._streams: dict[str, Places] = {}
@@ -150,7 +123,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
     @property
     def waiting_count(self) -> int:
         """Calls that wait for their turn, or to be told that they are too many."""
-        return self._waiting.count
+        return self._turns.waiting_count
 
     def leave_unmetered(self, *methods: str) -> None:
         """Take nothing of a peer's rate for calls of these methods, which have limits of their own."""
@@ -158,7 +131,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
 
     def refuse_new(self) -> None:
         """Refuse every call that comes from now on with UNAVAILABLE; those under way go on."""
-        self._draining = True
+        self._turns.close()
 
     async def intercept_service(
         self,
@@ -211,15 +184,15 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
                 code = grpc.StatusCode.CANCELLED
                 raise
             except Exception as error:
-                answer = self._answer(error, context, name)
+                answer = answer_of(error, context, name, guard=self._guard, log=self._log)
                 code = answer.code
                 await answer.abort(context)
-                _alone(error)  # the handler's own answer
+                alone(error)  # the handler's own answer
                 raise
             finally:
                 self._leave(method, peer, place, code)
                 METRICS.grpc_call_seconds.labels(name).observe(time.perf_counter() - started)
-                del _, context, place  # see `_alone`
+                del _, context, place  # see `alone`
 
         return grpc.stream_unary_rpc_method_handler(
             serve,
@@ -250,10 +223,10 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
                             # One who has got too many bytes waits, and so does what is read for it.
                             await asyncio.sleep(self._guard.quotas.answer_wait_s(CALLER.get().principal))
             except grpc.aio.AbortError as ended:
-                raise _alone(ended) from None
+                raise alone(ended) from None
             finally:
                 place = None
-                del _, context, request  # see `_alone`
+                del _, context, request  # see `alone`
 
         async def write(_: object, context: Any) -> None:  # noqa: ANN401 - see above
             request: Any = None
@@ -265,10 +238,10 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
                     )
                     await inner(request, context)
             except grpc.aio.AbortError as ended:
-                raise _alone(ended) from None
+                raise alone(ended) from None
             finally:
                 place = None
-                del _, context, request  # see `_alone`
+                del _, context, request  # see `alone`
 
         # A handler may yield its answers or write them to the context; grpcio must be shown the same kind.
         return grpc.stream_stream_rpc_method_handler(
@@ -294,7 +267,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
             code = grpc.StatusCode.CANCELLED
             raise
         except Exception as error:
-            answer = self._answer(error, context, method.name)
+            answer = answer_of(error, context, method.name, guard=self._guard, log=self._log)
             code = answer.code
             await answer.abort(context)
             raise
@@ -305,12 +278,12 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         """Return the call's place, once it is its turn."""
         PEER.set(peer)
         if not method.is_exempt:
-            await self._wait_for_turn(method, peer)
+            await self._turns.wait(peer, method.cost)
         try:
             place = method.places.take(peer, now_s=time.monotonic(), give_up=partial(self._give_up, context))
         except QuotaExceeded:
             if not method.is_exempt:
-                await self._keep_back(peer)
+                await self._turns.keep_back(peer)
             raise
         if self._sweep is None:
             self._sweep_later(self._limits.body_timeout_s / 4)
@@ -320,58 +293,8 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         if place is not None:
             method.places.release(place)
         if code not in _OURS and not method.is_exempt:
-            self._rates.charge(peer, _FAILED_COST, time.monotonic())
+            self._turns.charge_failure(peer)
         METRICS.grpc_calls.labels(method.name, code.name).inc()
-
-    async def _wait_for_turn(self, method: _Method, peer: Peer) -> None:
-        """Return once a call is within its peer's rate.
-
-        One far above it is refused, and waits all the same: a caller that does not wait between its calls would
-        otherwise take more by being refused than by being served.
-
-        Raises:
-            BackendUnavailable: The server shuts down.
-            QuotaExceeded: The peer is far above its rate, or too many calls wait.
-        """
-        if self._draining:
-            raise BackendUnavailable(
-                "the server is shutting down; try again at another replica", reason="SHUTTING_DOWN", retry_delay_s=0.0
-            )
-        now_s = time.monotonic()
-        wait_s = self._rates.wait_s(peer, now_s)
-        if wait_s <= MAX_WAIT_S:
-            self._rates.charge(peer, method.cost, now_s)
-        if not wait_s:
-            return
-        await self._hold(peer, wait_s if wait_s <= MAX_WAIT_S else self._refusals.wait_s(peer, now_s), now_s)
-        if wait_s > MAX_WAIT_S:
-            raise refusal(
-                "this connection or host makes more calls in a second than one may; wait and try again",
-                reason="CALL_RATE",
-                limit="grpc.calls_per_s",
-                retry_delay_s=wait_s,
-            )
-
-    async def _keep_back(self, peer: Peer) -> None:
-        """Return when a call that found no place may be told so: at once, unless its peer is told so all the time."""
-        now_s = time.monotonic()
-        is_seldom = not self._busy.wait_s(peer, now_s)
-        self._busy.charge(peer, 1.0, now_s)
-        if not is_seldom:
-            await self._hold(peer, self._refusals.wait_s(peer, now_s), now_s)
-
-    async def _hold(self, peer: Peer, wait_s: float, now_s: float) -> None:
-        """Let a call wait, with a place among those that do.
-
-        Raises:
-            QuotaExceeded: Too many wait.
-        """
-        place = self._waiting.take(peer, now_s=now_s, give_up=_stay)
-        self._waiting.note_body(place)
-        try:
-            await asyncio.sleep(wait_s)
-        finally:
-            self._waiting.release(place)
 
     @asynccontextmanager
     async def _watched(self, guard: Guard, name: str, caller: Caller, context: Any) -> AsyncIterator[None]:  # noqa: ANN401 - see above
@@ -387,7 +310,7 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
                 except BackendUnavailable:
                     continue  # what was granted last goes on to count while nobody can be asked
                 except ArgosyError as error:
-                    await _end(_Answer(code=code_of(error), text=message_of(error), details=details_of(error)), context)
+                    await end_call(told(error), context)
                     stream.cancel()
                     return
 
@@ -446,81 +369,10 @@ class EdgeInterceptor(grpc.aio.ServerInterceptor):
         # The answer is sent beside the read, which ends by it: the memory that a cancelled read was to fill is freed
         # while grpcio still holds on to it.
         METRICS.grpc_refused.labels(error.reason).inc()
-        answer = _Answer(code=code_of(error), text=message_of(error), details=details_of(error))
-        ending = asyncio.get_running_loop().create_task(_end(answer, context))
+        answer = told(error)
+        ending = asyncio.get_running_loop().create_task(end_call(answer, context))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
-
-    def _answer(self, error: Exception, context: Any, method: str) -> _Answer:  # noqa: ANN401 - see above
-        if isinstance(error, grpc.aio.AbortError):  # the handler aborted by itself
-            return _Answer(code=_code_of_context(context))
-        if isinstance(error, grpc.aio.AioRpcError) and error.code() != grpc.StatusCode.UNKNOWN:
-            error = from_rpc_error(error)  # the answer of the server that the call was forwarded to
-        if isinstance(error, ArgosyError) and code_of(error) != grpc.StatusCode.INTERNAL:
-            if isinstance(error, QuotaExceeded) and error.resource is not None and error.resource.kind == "Server":
-                METRICS.grpc_refused.labels(error.reason).inc()
-            if self._guard is not None and isinstance(error, (NotAuthenticated, NotPermitted)):
-                self._guard.on_refused(method, CALLER.get().principal, code_of(error).name)
-            return _Answer(code=code_of(error), text=message_of(error), details=details_of(error))
-        if isinstance(error, NotImplementedError) and _code_of_context(context) == grpc.StatusCode.UNIMPLEMENTED:
-            # What generated base classes do for a method that a role does not serve.
-            return _Answer(code=grpc.StatusCode.UNIMPLEMENTED, text="this process does not serve the method")
-        request_id = secrets.token_hex(8)
-        self._log.error("request failed", method=method, request_id=request_id, exc_info=error)
-        METRICS.grpc_faults.labels(method).inc()
-        return _Answer(code=grpc.StatusCode.INTERNAL, text=f"internal error; request id {request_id}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    """How a failed call ends."""
-
-    code: grpc.StatusCode
-    text: str = ""
-    """Empty if the handler has given its answer already."""
-    details: bytes = b""
-    """google.rpc.Status, or empty."""
-
-    async def abort(self, context: Any) -> None:  # noqa: ANN401 - see above
-        """End the call, by raising what grpcio waits for."""
-        try:
-            if self.text:
-                await context.abort(self.code, self.text, ((DETAILS_KEY, self.details),) if self.details else ())
-        except grpc.aio.AbortError as ended:
-            raise _alone(ended) from None
-        finally:
-            del context
-
-
-def _code_of_context(context: Any) -> grpc.StatusCode:  # noqa: ANN401 - see above
-    code = context.code()
-    return next(
-        (known for known in grpc.StatusCode if known is code or known.value[0] == code), grpc.StatusCode.UNKNOWN
-    )
-
-
-async def _end(answer: _Answer, context: Any) -> None:  # noqa: ANN401 - see above
-    # It raises what ends the handler, and other errors if the peer is gone or the call has ended meanwhile.
-    try:
-        with contextlib.suppress(Exception):
-            await answer.abort(context)
-    finally:
-        del context  # see `_alone`
-
-
-def _alone(ended: Exception) -> Exception:
-    """Return what ends a call without the way that led to it.
-
-    grpcio keeps it with the call. If it led back to the call, by a frame that knows the call's context, all of the call
-    would stay until the garbage collector looks for cycles, which then holds every other call up: 18,000 such objects,
-    which a flood of refused calls leaves in a second, take it 45 ms. So frames on its way forget the context, too.
-    """
-    ended.__context__ = None
-    return ended.with_traceback(None)
-
-
-def _stay(_: QuotaExceeded) -> None:
-    """End nothing: a call that waits for its turn is never without its place."""
 
 
 async def _unknown(_: object, context: Any) -> None:  # noqa: ANN401 - see above
