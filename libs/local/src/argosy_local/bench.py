@@ -27,7 +27,8 @@ from argosy_client import ArgosyClient, Queue, Shares
 from argosy_core.errors import BackendUnavailable
 from argosy_local.bench_plan import BenchPlan
 from argosy_local.load_generator import LoadOrder
-from argosy_local.mesh import POSTGRES, Mesh
+from argosy_local.mesh import Mesh
+from argosy_local.process_status import POSTGRES
 from argosy_local.processes import usage
 from argosy_local.round_totals import Histogram, RoundTotals
 from argosy_store.postgres.statistics import DatabaseStatistics, read_statistics

@@ -16,11 +16,9 @@ Source: design sections 1 and 9.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -29,16 +27,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from argosy.channel_credentials import ChannelCredentials
-from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
+from argosy_core.errors import NotAllowedNow, NotFound
 from argosy_local.compose import DATABASE_VARIABLE, SECRETS_FOLDER, MeshPlan, plan_processes, plan_supervisor
-from argosy_local.mesh_log import MeshEvents, MeshLog
+from argosy_local.mesh_log import MeshEvents, make_topics, topics_of
+from argosy_local.mesh_readiness import Readiness
 from argosy_local.mesh_state import STATE_FILE, MeshState, ProcessEntry, read_state, write_state
-from argosy_local.process_status import ProcessStatus, how_ended, id_of, is_serving, status_of, tail_of
+from argosy_local.process_status import POSTGRES, ProcessStatus, id_of, postgres_status, status_of
 from argosy_local.processes import (
     Usage,
     await_true,
     end_process,
-    exit_code_of,
     is_alive,
     is_free,
     signal_process,
@@ -52,16 +50,12 @@ if TYPE_CHECKING:
     from argosy_client import ArgosyClient
     from argosy_store.embedded import EmbeddedPostgres
 
-__all__ = ["POSTGRES", "SUPERVISOR", "Mesh", "passing_mesh"]
+__all__ = ["SUPERVISOR", "Mesh", "passing_mesh"]
 
-POSTGRES: Final = "postgres"
-"""Role of the embedded database."""
 SUPERVISOR: Final = "supervisor"
 """Role of the process that starts again what has died."""
 
-_POLL_S: Final = 0.05
 _START_AGAIN_COUNT: Final = 3  # while a mesh starts; later the supervisor does it for ever
-_BAD_CONFIGURATION: Final = 2  # exit code of `run_main`, and of argparse: a new start would end as this one did
 
 
 class Mesh:
@@ -132,7 +126,7 @@ class Mesh:
         timeout_s: float,
         tell: Callable[[str], None],
     ) -> None:
-        log, events = self._make_topics(plan, tell) if kept is None else _topics_of(kept)
+        log, events = make_topics(plan, tell) if kept is None else topics_of(kept)
         flags = [flag for part in (log, events) if part is not None for flag in part.flags]
         plan = replace(plan, flags={**plan.flags, "server": (*plan.flags.get("server", ()), *flags)})
         secrets = None
@@ -182,23 +176,6 @@ class Mesh:
         tell("making tables")
         migrate(state.database_url)
 
-    @staticmethod
-    def _make_topics(plan: MeshPlan, tell: Callable[[str], None]) -> tuple[MeshLog | None, MeshEvents | None]:
-        """Make the topics that the plan asks for; what was made is removed again if the rest cannot be."""
-        log = None
-        if plan.event_log_url or plan.events_url:
-            tell("making topics")
-        if plan.event_log_url:
-            log = MeshLog.make(plan.event_log_url, plan.event_log_admin_url)
-        if not plan.events_url:
-            return log, None
-        try:
-            return log, MeshEvents.make(plan.events_url, plan.event_log_admin_url)
-        except BaseException:
-            if log is not None:
-                log.remove()
-            raise
-
     def stop(self, *, grace_s: float = 15.0) -> None:
         """Stop everything and keep all data, so that `up` goes on with it; what does not run is fine."""
         self._end_processes(grace_s)
@@ -210,7 +187,7 @@ class Mesh:
         """Stop everything and forget the mesh, with its files unless they shall be kept; what does not run is fine."""
         self._end_processes(grace_s)
         if self._state is not None:
-            for topic in filter(None, _topics_of(self._state)):
+            for topic in filter(None, topics_of(self._state)):
                 topic.remove()
         self._state = None
         with suppress(FileNotFoundError):
@@ -294,63 +271,14 @@ class Mesh:
             BackendUnavailable: That took too long, or a process ended once too often; the message ends with what it
                 said.
         """
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            self._await_serving(deadline_s, timeout_s, start_again_count, tell)
-            asyncio.run(self._await_clusters(deadline_s))
-            if not self._start_ended(start_again_count, tell):
-                return
-
-    def _await_serving(
-        self, deadline_s: float, timeout_s: float, start_again_count: int, tell: Callable[[str], None]
-    ) -> None:
-        waiting = list(self._running_state().processes)
-        while waiting:
-            # Of all, not of those alone that do not serve yet: these may wait for one that did.
-            started = self._start_ended(start_again_count, tell)
-            waiting += [entry for entry in started if entry not in waiting]
-            waiting = [entry for entry in waiting if not is_serving(entry)]
-            if waiting and time.monotonic() > deadline_s:
-                raise BackendUnavailable(
-                    f"{waiting[0].role} is not healthy after {timeout_s:g} s{tail_of(waiting[0].log)}"
-                )
-            if waiting:
-                time.sleep(_POLL_S)
-
-    def _start_ended(self, most_count: int, tell: Callable[[str], None]) -> list[ProcessEntry]:
-        """Start again what has ended, and return it.
-
-        Raises:
-            BackendUnavailable: It was started again as often as it may be, or cannot run as it is configured.
-        """
-        ended = [entry for entry in self._running_state().processes if not is_alive(id_of(entry))]
-        for entry in ended:
-            told = how_ended(entry)
-            if exit_code_of(id_of(entry)) == _BAD_CONFIGURATION or entry.restart_count >= most_count:
-                again = f" again after {entry.restart_count} new starts" if most_count and entry.restart_count else ""
-                raise BackendUnavailable(f"{told}{again}{tail_of(entry.log)}")
-            self.restart(entry.role)
-            tell(f"{told} and was started again ({entry.restart_count} of {most_count}); its log is {entry.log}")
-        return ended
-
-    async def _await_clusters(self, deadline_s: float) -> None:
-        """Wait until every cluster is connected, or a process has ended."""
-        state = self._running_state()
-        missing = set(state.cluster_names)
-        async with self.open_client(timeout_s=5.0, total_s=0.0) as client:
-            while missing:
-                with suppress(BackendUnavailable):
-                    async for cluster in client.list_clusters():
-                        if cluster.sampler_connected and cluster.executor_connected:
-                            missing.discard(cluster.name)
-                if not missing or any(not is_alive(id_of(entry)) for entry in state.processes):
-                    return
-                if time.monotonic() > deadline_s:
-                    name = min(missing)
-                    roles = {f"sampler-{name}", f"combined-{name}"}
-                    tail = tail_of(next(entry.log for entry in state.processes if entry.role in roles))
-                    raise BackendUnavailable(f"cluster {name} has not connected to the leader{tail}")
-                await asyncio.sleep(_POLL_S)
+        readiness = Readiness(
+            self._running_state(),
+            restart=self.restart,
+            open_client=lambda: self.open_client(timeout_s=5.0, total_s=0.0),
+            start_again_count=start_again_count,
+            tell=tell,
+        )
+        readiness.wait(timeout_s)
 
     def __enter__(self) -> Self:
         """Do nothing: `up` starts."""
@@ -463,24 +391,8 @@ class Mesh:
         with ThreadPoolExecutor(max_workers=len(state.processes) + 1) as threads:
             found = list(threads.map(status_of, state.processes))
         if state.embedded:
-            found.insert(0, self._postgres_status())
+            found.insert(0, postgres_status(self._embedded(), self.usage(POSTGRES), state.postgres_restart_count))
         return found
-
-    def _postgres_status(self) -> ProcessStatus:
-        state, postgres = self._running_state(), self._embedded()
-        pid = postgres.pid or 0
-        used = self.usage(POSTGRES)
-        return ProcessStatus(
-            role=POSTGRES,
-            pid=pid,
-            state="running" if pid else "stopped",
-            health="serving" if pid else "-",
-            address=postgres.url,
-            cpu_s=used.cpu_s,
-            rss_bytes=used.rss_bytes,
-            restart_count=state.postgres_restart_count,
-            log=str(postgres.log_path),
-        )
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
@@ -510,12 +422,6 @@ class Mesh:
     def _write(self) -> None:
         assert self._state is not None
         write_state(self.directory, self._state)
-
-
-def _topics_of(state: MeshState) -> tuple[MeshLog | None, MeshEvents | None]:
-    """Return what a mesh has on brokers: its log, and its job events."""
-    log = MeshLog.of(state.event_log) if state.event_log else None
-    return log, MeshEvents.of(state.events) if state.events else None
 
 
 def _check_kept(kept: MeshState, plan: MeshPlan) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -24,8 +24,10 @@ from argosy_eventlog.pulsar import PulsarSettings
 
 if TYPE_CHECKING:
     from argosy_eventlog.pulsar.admin import AdminApi
+    from argosy_local.compose import MeshPlan
+    from argosy_local.mesh_state import MeshState
 
-__all__ = ["MeshEvents", "MeshLog"]
+__all__ = ["MeshEvents", "MeshLog", "make_topics", "topics_of"]
 
 _POOL: Final = "default"
 _PREFIX: Final = "ARGOSY_SERVER_PULSAR_"
@@ -159,6 +161,35 @@ class MeshEvents(_MeshTopic):
 
     def _settings(self) -> PulsarSettings:
         return PulsarSettings(events_namespace=self.namespace, admin_url=self.admin_url, **_reaching())
+
+
+def make_topics(plan: MeshPlan, tell: Callable[[str], None]) -> tuple[MeshLog | None, MeshEvents | None]:
+    """Make the topics that the plan asks for; what was made is removed again if the rest cannot be.
+
+    Raises:
+        InvalidRequest: A URL names no broker.
+        BackendUnavailable: The broker cannot be reached.
+        NotAuthenticated, NotPermitted: It refuses us.
+    """
+    log = None
+    if plan.event_log_url or plan.events_url:
+        tell("making topics")
+    if plan.event_log_url:
+        log = MeshLog.make(plan.event_log_url, plan.event_log_admin_url)
+    if not plan.events_url:
+        return log, None
+    try:
+        return log, MeshEvents.make(plan.events_url, plan.event_log_admin_url)
+    except BaseException:
+        if log is not None:
+            log.remove()
+        raise
+
+
+def topics_of(state: MeshState) -> tuple[MeshLog | None, MeshEvents | None]:
+    """Return what a mesh has on brokers: its log, and its job events."""
+    log = MeshLog.of(state.event_log) if state.event_log else None
+    return log, MeshEvents.of(state.events) if state.events else None
 
 
 def _reaching() -> dict[str, Any]:

@@ -6,13 +6,18 @@ import signal
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from argosy_local.mesh_state import ProcessEntry
 from argosy_local.processes import ProcessId, Usage, exit_code_of, is_alive, usage
 
-__all__ = ["ProcessStatus", "how_ended", "id_of", "is_serving", "status_of", "tail_of"]
+if TYPE_CHECKING:
+    from argosy_store.embedded import EmbeddedPostgres
 
+__all__ = ["POSTGRES", "ProcessStatus", "how_ended", "id_of", "is_serving", "postgres_status", "status_of", "tail_of"]
+
+POSTGRES: Final = "postgres"
+"""Role of the embedded database."""
 _PROBE_S: Final = 1.0
 _LOG_TAIL_LINES: Final = 12
 
@@ -105,4 +110,20 @@ def status_of(entry: ProcessEntry) -> ProcessStatus:
         rss_bytes=used.rss_bytes,
         restart_count=entry.restart_count,
         log=entry.log,
+    )
+
+
+def postgres_status(postgres: EmbeddedPostgres, used: Usage, restart_count: int) -> ProcessStatus:
+    """Return how the embedded database is, of which the supervisor counts the starts."""
+    pid = postgres.pid or 0
+    return ProcessStatus(
+        role=POSTGRES,
+        pid=pid,
+        state="running" if pid else "stopped",
+        health="serving" if pid else "-",
+        address=postgres.url,
+        cpu_s=used.cpu_s,
+        rss_bytes=used.rss_bytes,
+        restart_count=restart_count,
+        log=str(postgres.log_path),
     )

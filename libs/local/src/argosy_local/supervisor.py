@@ -21,7 +21,8 @@ from threading import Event
 from typing import Final
 
 from argosy_core.errors import ArgosyError
-from argosy_local.mesh import POSTGRES, SUPERVISOR, Mesh
+from argosy_local.mesh import SUPERVISOR, Mesh
+from argosy_local.process_status import POSTGRES
 
 __all__ = ["Backoff", "main", "supervise"]
 
