@@ -1,19 +1,23 @@
-"""Who acts in a world of permits: pods as they are, and what agents know of them.
+"""Who acts in a world of permits: pods of a cluster as they are, and what agents know of them.
 
 Source: `argosy_testkit.permit_world`.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import random
+from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 
 from argosy_core.job.reading.scaling import PodNote, Scaling
 from argosy_core.permits import AgentMessage, PermitService, Reply
 
-__all__ = ["Amounts", "Grip", "WorldAgent", "WorldPod", "join", "meet"]
+__all__ = ["CAPACITY", "Amounts", "Grip", "WorldAgent", "WorldCluster", "WorldPod", "join", "meet"]
 
 Amounts = tuple[int, int]
+CAPACITY: Amounts = (1000, 100)
+"""What each node has."""
+_WATCH_S = 1.5
 
 
 @dataclass(slots=True)
@@ -40,6 +44,25 @@ class WorldPod:
     def most(self) -> Amounts:
         """What it has or is about to have."""
         return self.size if self.patch is None else join(self.size, self.patch[1])
+
+
+@dataclass(slots=True)
+class WorldCluster:
+    """The cluster: its time, its pods, and what its watch has still to tell of them."""
+
+    random: random.Random
+    """All chance of the world."""
+    counts: Counter[str]
+    """How often what happened."""
+    now_s: float = 0.0
+    pods: dict[int, WorldPod] = field(default_factory=dict)
+    """By handle."""
+    watch: deque[tuple[float, WorldPod, Amounts, Scaling | None, bool]] = field(default_factory=deque)
+    """(when at the latest, pod, its size, its bounds, whether it has ended)."""
+
+    def show(self, pod: WorldPod, *, ended: bool = False) -> None:
+        """The cluster has something to tell of a pod; the watch brings it within _WATCH_S."""
+        self.watch.append((self.now_s + _WATCH_S, pod, pod.size, pod.scaled, ended))
 
 
 @dataclass(slots=True)
