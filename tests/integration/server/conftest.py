@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -30,6 +31,8 @@ from argosy_server.app import ServerApp
 from argosy_server.config import ApiSettings, ServerConfig
 from argosy_server.leader.settings import LeaderSettings
 from argosy_store import LeaderStore
+
+from .tenants import Mesh, running_mesh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,3 +159,10 @@ def leader_store(database_url: str) -> Any:
     store = LeaderStore(database_url, "default")
     yield store
     store.close()
+
+
+@pytest.fixture
+async def mesh(serve: Any, database_url: str, tmp_path: Path) -> AsyncIterator[Mesh]:
+    """Give a server with the queues and jobs of two tenants, where every caller has a token."""
+    async with running_mesh(serve, database_url, tmp_path) as mesh:
+        yield mesh
