@@ -14,7 +14,7 @@ from argosy_cli.commands import logs
 from argosy_cli.commands.run import read_array
 from argosy_core.job.reading.group_spec import read_group_bag
 from argosy_core.job.reading.pod_groups import PodGroup
-from argosy_core.job.reading.policy import PodLevel, PodRights
+from argosy_core.job.reading.pod_rights import PodLevel, PodRights
 from argosy_core.job.reading.spec import SpecLimits, read_bag
 from argosy_testkit.fake_api import FakeApi
 

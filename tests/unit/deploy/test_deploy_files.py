@@ -19,7 +19,7 @@ from argosy_cli.commands.admin_log import setup_log
 from argosy_cli.options import Settings
 from argosy_cluster_agent.config import ClusterAgentConfig
 from argosy_core.errors import BackendUnavailable
-from argosy_core.job.reading.policy import PodLevel, PodRights
+from argosy_core.job.reading.pod_rights import PodLevel, PodRights
 from argosy_core.job.reading.spec import SpecLimits, read_bag
 from argosy_executor.config import ExecutorConfig
 from argosy_runtime.config import load_config

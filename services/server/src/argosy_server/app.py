@@ -23,7 +23,7 @@ from argosy.api.v1 import (
     server_pb2_grpc,
 )
 from argosy.debug.v1 import debug_pb2_grpc
-from argosy_core.job.reading.policy import PodLevel, PodRights
+from argosy_core.job.reading.pod_rights import PodLevel, PodRights
 from argosy_core.job.reading.spec import SpecLimits
 from argosy_eventlog.pulsar.settings import require_client
 from argosy_runtime.access.guard import Authenticator, Guard

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from argosy_core.job.reading.policy import PodRights
+from argosy_core.job.reading.pod_rights import PodRights
 from argosy_core.job.reading.spec import Bag, SpecLimits, read_bag
 
 GIB = 1 << 30

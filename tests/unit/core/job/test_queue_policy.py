@@ -11,7 +11,7 @@ import pytest
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.group_spec import read_group_bag
 from argosy_core.job.reading.pod_groups import PodGroup
-from argosy_core.job.reading.policy import PodLevel
+from argosy_core.job.reading.pod_rights import PodLevel
 from argosy_core.job.reading.queue_policy import QueuePolicy, add_defaults, read_queue_policy
 from argosy_core.job.reading.spec import SpecLimits, read_bag
 from argosy_core.job.reading.spec_reader import SpecReader

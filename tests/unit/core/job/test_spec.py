@@ -20,7 +20,7 @@ from tests.unit.core.job.bag_documents import (
 )
 
 from argosy_core.job.reading.classes import HostPort, MatchExpression, SchedulingClass, Toleration
-from argosy_core.job.reading.policy import PodRights
+from argosy_core.job.reading.pod_rights import PodRights
 from argosy_core.job.reading.spec import SpecLimits, read_bag, spec_hash
 from argosy_core.reconcile.intake import kinds_of_body
 

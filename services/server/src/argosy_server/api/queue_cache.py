@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from argosy_core.errors import InvalidRequest
-from argosy_core.job.reading.policy import PodLevel, PodRights
+from argosy_core.job.reading.pod_rights import PodLevel, PodRights
 from argosy_core.job.reading.queue_policy import QueuePolicy, read_queue_policy
 from argosy_server.api.codecs.names import is_queue_name
 from argosy_server.api.store_threads import StoreThreads

@@ -14,7 +14,8 @@ from typing import Any, Final, cast
 
 from argosy_core.job.reading.classes import HostPort, MatchExpression, Operator, Toleration
 from argosy_core.job.reading.findings import Findings, is_label_key, is_label_value
-from argosy_core.job.reading.policy import PodRights, is_reserved_key
+from argosy_core.job.reading.pod_rights import PodRights
+from argosy_core.job.reading.policy import is_reserved_key
 
 __all__ = ["NodeConstraints", "merge_constraints", "read_constraints"]
 

@@ -27,7 +27,7 @@ from argosy_core.job.reading.pod_groups import (
     build_body,
     service_manifest,
 )
-from argosy_core.job.reading.policy import PodRights
+from argosy_core.job.reading.pod_rights import PodRights
 from argosy_core.job.reading.spec import POD, Bag, SpecLimits, read_bag, spec_hash
 from argosy_core.resources import format_amount
 

@@ -14,21 +14,17 @@ Source: Pod Security Standards; design section 5, "Submit" ("then policy").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from argosy_core.job.reading.findings import Findings, is_dns_label
+from argosy_core.job.reading.pod_rights import Check, PodLevel, PodRights, must_be_false, unless_privileged
+from argosy_core.job.reading.security_context import check_restricted, check_security_context
 
 __all__ = [
     "APPARMOR_PREFIX",
     "RESERVED_PREFIX",
-    "PodLevel",
-    "PodRights",
     "check_container",
     "check_pod_spec",
-    "check_restricted",
     "check_template",
     "is_reserved_key",
 ]
@@ -40,38 +36,6 @@ _FREE_PREFIX: Final = "argosy.dev/simulated-"
 APPARMOR_PREFIX: Final = "container.apparmor.security.beta.kubernetes.io/"
 """Annotations below this prefix choose an AppArmor profile, so their values are looked at."""
 
-_CAPABILITIES: Final = frozenset(
-    {
-        "AUDIT_WRITE",
-        "CHOWN",
-        "DAC_OVERRIDE",
-        "FOWNER",
-        "FSETID",
-        "KILL",
-        "MKNOD",
-        "NET_BIND_SERVICE",
-        "SETFCAP",
-        "SETGID",
-        "SETPCAP",
-        "SETUID",
-        "SYS_CHROOT",
-    }
-)
-_SELINUX_TYPES: Final = frozenset({"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
-_SYSCTLS: Final = frozenset(
-    {
-        "kernel.shm_rmid_forced",
-        "net.ipv4.ip_local_port_range",
-        "net.ipv4.ip_local_reserved_ports",
-        "net.ipv4.ip_unprivileged_port_start",
-        "net.ipv4.ping_group_range",
-        "net.ipv4.tcp_fin_timeout",
-        "net.ipv4.tcp_keepalive_intvl",
-        "net.ipv4.tcp_keepalive_probes",
-        "net.ipv4.tcp_keepalive_time",
-        "net.ipv4.tcp_syncookies",
-    }
-)
 _NODE_VOLUMES: Final = frozenset({"hostPath", "flexVolume", "gitRepo"})  # the last two run programs of the node
 _RESTRICTED_VOLUMES: Final = frozenset(
     {
@@ -86,81 +50,13 @@ _RESTRICTED_VOLUMES: Final = frozenset(
         "secret",
     }
 )
-_PROFILES: Final = frozenset({"RuntimeDefault", "Localhost"})
 _MAX_USER_PRIORITY: Final = 1_000_000_000
 _MAX_GRACE_S: Final = 86_400
-
-
-class PodLevel(StrEnum):
-    """A level of the Pod Security Standards."""
-
-    PRIVILEGED = "privileged"
-    """Pods may be part of their node: its network, processes, files and devices."""
-    BASELINE = "baseline"
-    """Pods may not reach beyond themselves by known ways."""
-    RESTRICTED = "restricted"
-    """Besides, pods run without root and without rights that they do not need."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodRights:
-    """What an installation, or a queue, lets jobs do."""
-
-    level: PodLevel = PodLevel.BASELINE
-    """Level that pods must keep to."""
-    image_prefixes: tuple[str, ...] = ()
-    """Beginnings of images that pods may have, as `registry.example.org/team/`; none for any image."""
-    priority_classes: frozenset[str] = frozenset()
-    """Priority classes that pods may name; none for any but the system's."""
-    kinds: frozenset[str] = frozenset()
-    """Kinds that bags may hold, as `kinds.kind_name` says them; none for any. Pods always may be."""
-    own_objects_only: bool = False
-    """Whether pods may name only secrets, config maps and claims of their own bag, and those that are shared."""
-    shared_objects: frozenset[str] = frozenset()
-    """Names of others that they may use then, such as a secret for pulling images."""
-    max_requests: tuple[tuple[str, int], ...] = ()
-    """Most that a job's pods together may ask for, base units by resource; any amount of those that are not named."""
-
-    service_accounts: frozenset[str] = frozenset()
-    """Service accounts that pods may name besides `default`."""
-    token_allowed: bool = False
-    """Whether pods may mount a service account token."""
-    control_plane_allowed: bool = False
-    """Whether pods may tolerate the taints of control-plane nodes."""
-    host_ports: tuple[tuple[int, int], ...] = ()
-    """Ranges (first, last) of node ports that pods may take; none by default."""
-
-    def grants_port(self, port: int) -> bool:
-        """Return whether pods may take a port of their node."""
-        return self.level == PodLevel.PRIVILEGED or any(first <= port <= last for first, last in self.host_ports)
-
-
-Check = Callable[[Any, str, Findings, PodRights], None]
 
 
 def is_reserved_key(key: str) -> bool:
     """Return whether a label, annotation or taint key belongs to Argosy."""
     return key.startswith(RESERVED_PREFIX) and not key.startswith(_FREE_PREFIX)
-
-
-def _must_be_false(description: str) -> Check:
-    """Return a check that refuses anything but false, unless pods may be part of their node."""
-
-    def check(value: object, path: str, findings: Findings, rights: PodRights) -> None:
-        if value is not None and value is not False and (rights.level != PodLevel.PRIVILEGED or value is not True):
-            findings.add(path, description)
-
-    return check
-
-
-def _unless_privileged(check: Check) -> Check:
-    """Return a check that asks nothing of pods that may be part of their node."""
-
-    def check_others(value: object, path: str, findings: Findings, rights: PodRights) -> None:
-        if rights.level != PodLevel.PRIVILEGED:
-            check(value, path, findings, rights)
-
-    return check_others
 
 
 def _must_be_absent(description: str) -> Check:
@@ -235,71 +131,6 @@ def _check_volumes(value: object, path: str, findings: Findings, rights: PodRigh
                     )
 
 
-def _check_security_context(value: object, path: str, findings: Findings, rights: PodRights) -> None:
-    """Check what pods and containers may set alike, and what only one of them has."""
-    for key, setting in findings.mapping(value, path).items():
-        check = _SECURITY_CHECKS.get(key)
-        if check is not None:
-            check(setting, f"{path}.{key}", findings, rights)
-
-
-def _check_capabilities(value: object, path: str, findings: Findings, _: PodRights) -> None:
-    """Refuse added capabilities beyond the baseline."""
-    added = findings.mapping(value, path).get("add")
-    for index, capability in enumerate(findings.items(added, f"{path}.add")):
-        if findings.text(capability, f"{path}.add[{index}]") not in _CAPABILITIES:
-            findings.add(f"{path}.add[{index}]", f"the capability {str(capability)[:40]!r} is not allowed")
-
-
-def _check_selinux(value: object, path: str, findings: Findings, _: PodRights) -> None:
-    """Refuse SELinux options beyond the baseline."""
-    options = findings.mapping(value, path)
-    if findings.text(options.get("type"), f"{path}.type") not in _SELINUX_TYPES:
-        findings.add(f"{path}.type", "this SELinux type is not allowed")
-    for key in ("user", "role"):
-        if options.get(key):
-            findings.add(f"{path}.{key}", "must not be set")
-
-
-def _check_profile(value: object, path: str, findings: Findings, _: PodRights) -> None:
-    """Refuse unconfined seccomp and AppArmor profiles."""
-    kind = findings.mapping(value, path).get("type")
-    if kind is not None and findings.text(kind, f"{path}.type") not in _PROFILES:
-        findings.add(f"{path}.type", "must be RuntimeDefault or Localhost")
-
-
-def _check_sysctls(value: object, path: str, findings: Findings, _: PodRights) -> None:
-    """Refuse sysctls that reach beyond the pod."""
-    for index, sysctl in enumerate(findings.mappings(value, path)):
-        name = findings.text(sysctl.get("name"), f"{path}[{index}].name")
-        if name not in _SYSCTLS:
-            findings.add(f"{path}[{index}].name", f"the sysctl {name[:60]!r} is not allowed")
-
-
-def _check_user(value: object, path: str, findings: Findings, rights: PodRights) -> None:
-    """Refuse the user root where pods must do without."""
-    if rights.level == PodLevel.RESTRICTED and value == 0:
-        findings.add(path, "must not be 0 at the level restricted")
-
-
-def _check_non_root(value: object, path: str, findings: Findings, rights: PodRights) -> None:
-    """Refuse to run as root where pods must do without."""
-    if rights.level == PodLevel.RESTRICTED and value is not True:
-        findings.add(path, "must be true at the level restricted")
-
-
-def _check_windows(value: object, path: str, findings: Findings, _: PodRights) -> None:
-    """Refuse host processes."""
-    if findings.mapping(value, path).get("hostProcess") not in (None, False):
-        findings.add(f"{path}.hostProcess", "must be false")
-
-
-def _check_proc_mount(value: object, path: str, findings: Findings, _: PodRights) -> None:
-    """Refuse an unmasked /proc."""
-    if value not in (None, "", "Default"):
-        findings.add(path, "must be Default")
-
-
 def _check_probe(value: object, path: str, findings: Findings, _: PodRights) -> None:
     """Refuse probes that make the kubelet call other hosts."""
     probe = findings.mapping(value, path)
@@ -315,22 +146,10 @@ def _check_lifecycle(value: object, path: str, findings: Findings, rights: PodRi
             _check_probe(hook, f"{path}.{name}", findings, rights)
 
 
-_SECURITY_CHECKS: Final[dict[str, Check]] = {
-    "privileged": _must_be_false("must be false: privileged containers are not allowed"),
-    "capabilities": _unless_privileged(_check_capabilities),
-    "seLinuxOptions": _unless_privileged(_check_selinux),
-    "seccompProfile": _unless_privileged(_check_profile),
-    "appArmorProfile": _unless_privileged(_check_profile),
-    "sysctls": _unless_privileged(_check_sysctls),
-    "windowsOptions": _unless_privileged(_check_windows),
-    "procMount": _unless_privileged(_check_proc_mount),
-    "runAsUser": _check_user,
-    "runAsNonRoot": _check_non_root,
-}
 _POD_CHECKS: Final[dict[str, Check]] = {
-    "hostNetwork": _must_be_false("must be false: jobs have their own network"),
-    "hostPID": _must_be_false("must be false: jobs have their own processes"),
-    "hostIPC": _must_be_false("must be false: jobs have their own memory segments"),
+    "hostNetwork": must_be_false("must be false: jobs have their own network"),
+    "hostPID": must_be_false("must be false: jobs have their own processes"),
+    "hostIPC": must_be_false("must be false: jobs have their own memory segments"),
     "nodeName": _must_be_absent("must not be set: the scheduler chooses the node; use nodeSelector or affinity"),
     "priorityClassName": _check_priority_class,
     "priority": _check_priority,
@@ -340,18 +159,18 @@ _POD_CHECKS: Final[dict[str, Check]] = {
     "restartPolicy": _check_restart_policy,
     "terminationGracePeriodSeconds": _check_grace,
     "volumes": _check_volumes,
-    "securityContext": _check_security_context,
+    "securityContext": check_security_context,
     "ephemeralContainers": _must_be_absent("cannot be set when a pod is made"),
     "schedulingGates": _must_be_absent("is not allowed: pods are made with their node"),
     "resourceClaims": _must_be_absent("resource claims are not supported"),
     "topologySpreadConstraints": _must_be_absent("is not supported for the one node of a job"),
 }
 _CONTAINER_CHECKS: Final[dict[str, Check]] = {
-    "securityContext": _check_security_context,
-    "livenessProbe": _unless_privileged(_check_probe),
-    "readinessProbe": _unless_privileged(_check_probe),
-    "startupProbe": _unless_privileged(_check_probe),
-    "lifecycle": _unless_privileged(_check_lifecycle),
+    "securityContext": check_security_context,
+    "livenessProbe": unless_privileged(_check_probe),
+    "readinessProbe": unless_privileged(_check_probe),
+    "startupProbe": unless_privileged(_check_probe),
+    "lifecycle": unless_privileged(_check_lifecycle),
 }
 _TEMPLATE_KEYS: Final = frozenset(
     {
@@ -408,56 +227,6 @@ def check_container(container: dict[str, Any], path: str, findings: Findings, *,
             check(value, f"{path}.{key}", findings, rights)
 
 
-def check_restricted(
-    spec: dict[str, Any], containers: Iterable[tuple[str, dict[str, Any]]], findings: Findings
-) -> None:
-    """Note what a pod must give up at the level restricted, and does not.
-
-    Args:
-        spec: The pod's `spec`.
-        containers: Path and container, init containers included.
-        findings: Where violations are noted.
-    """
-    own = _settings_of(spec)
-    is_windows = isinstance(spec.get("os"), dict) and spec["os"].get("name") == "windows"
-    for place, container in containers:
-        settings = _settings_of(container)
-        where = f"{place}.securityContext"
-        if settings.get("runAsNonRoot", own.get("runAsNonRoot")) is not True:
-            findings.add(
-                f"{where}.runAsNonRoot",
-                "must be true at the level restricted: add `runAsNonRoot: true`, here or to the pod's securityContext,"
-                " and `runAsUser: 65534`, or another, if the image's user is root",
-            )
-        if is_windows:
-            continue
-        if settings.get("allowPrivilegeEscalation") is not False:
-            findings.add(
-                f"{where}.allowPrivilegeEscalation",
-                "must be false at the level restricted: add `allowPrivilegeEscalation: false`",
-            )
-        if settings.get("seccompProfile", own.get("seccompProfile")) is None:
-            findings.add(
-                f"{where}.seccompProfile",
-                "must be set at the level restricted: add `seccompProfile: {type: RuntimeDefault}`, here or to the"
-                " pod's securityContext",
-            )
-        capabilities = settings.get("capabilities")
-        given = capabilities if isinstance(capabilities, dict) else {}
-        dropped, added = given.get("drop"), given.get("add")
-        if not isinstance(dropped, list) or "ALL" not in dropped:
-            findings.add(
-                f"{where}.capabilities.drop", "must hold ALL at the level restricted: add `capabilities: {drop: [ALL]}`"
-            )
-        if isinstance(added, list) and any(one != "NET_BIND_SERVICE" for one in added):
-            findings.add(f"{where}.capabilities.add", "may hold NET_BIND_SERVICE alone at the level restricted")
-
-
-def _settings_of(holder: dict[str, Any]) -> dict[str, Any]:
-    settings = holder.get("securityContext")
-    return settings if isinstance(settings, dict) else {}
-
-
 def check_template(value: object, path: str, findings: Findings, rights: PodRights) -> None:
     """Note what pods that a custom resource's controller makes would reach beyond themselves.
 
@@ -488,7 +257,7 @@ def check_template(value: object, path: str, findings: Findings, rights: PodRigh
 
 
 def _check_template_container(container: dict[str, Any], path: str, findings: Findings, rights: PodRights) -> None:
-    _check_security_context(container.get("securityContext"), f"{path}.securityContext", findings, rights)
+    check_security_context(container.get("securityContext"), f"{path}.securityContext", findings, rights)
     ports = container.get("ports")
     for index, port in enumerate(ports if isinstance(ports, list) else ()):
         if isinstance(port, dict) and port.get("hostPort") and rights.level != PodLevel.PRIVILEGED:

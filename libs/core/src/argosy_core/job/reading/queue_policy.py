@@ -36,7 +36,8 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.findings import Findings, is_dns_label, is_dns_name, is_label_key, is_label_value
 from argosy_core.job.reading.kinds import KINDS, POD
 from argosy_core.job.reading.manifest_json import MalformedManifest, read_manifest
-from argosy_core.job.reading.policy import PodLevel, PodRights, is_reserved_key
+from argosy_core.job.reading.pod_rights import PodLevel, PodRights
+from argosy_core.job.reading.policy import is_reserved_key
 from argosy_core.resources import parse_quantity
 
 __all__ = ["MAX_POLICY_BYTES", "NO_DEFAULTS", "PodDefaults", "QueuePolicy", "add_defaults", "read_queue_policy"]

@@ -28,13 +28,11 @@ from argosy_core.job.reading.manifest_json import MalformedManifest, read_manife
 from argosy_core.job.reading.manifest_schema import check_fields
 from argosy_core.job.reading.naming import MEMBER_BASE_LENGTH, object_label
 from argosy_core.job.reading.options import UNSET
+from argosy_core.job.reading.pod_rights import PodLevel, PodRights
 from argosy_core.job.reading.policy import (
     APPARMOR_PREFIX,
-    PodLevel,
-    PodRights,
     check_container,
     check_pod_spec,
-    check_restricted,
     check_template,
     is_reserved_key,
 )
@@ -48,6 +46,7 @@ from argosy_core.job.reading.references import (
 )
 from argosy_core.job.reading.requests import Amounts, read_pod_requests
 from argosy_core.job.reading.scaling import SCALING_ANNOTATIONS, scaling_fault
+from argosy_core.job.reading.security_context import check_restricted
 from argosy_core.resources import PODS, format_amount, max_job_amount
 
 __all__ = ["POD", "Bag", "SpecLimits", "base_names", "read_bag", "spec_hash"]
