@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar, Final
 
 from argosy_core.arrays import Int64s
@@ -44,7 +43,6 @@ from argosy_core.leader.events import (
     Tick,
 )
 from argosy_core.leader.instructions import (
-    Acknowledge,
     CallPlugin,
     Close,
     Instruction,
@@ -55,18 +53,11 @@ from argosy_core.leader.instructions import (
     PublishMarker,
     ReadChanges,
     ReadRecords,
-    SendCommit,
     SendCordons,
-    SendPlacements,
-    SendReleases,
-    SendRows,
-    SendSample,
-    SendStops,
     SendWeights,
     Serve,
     Store,
     Warn,
-    Welcome,
 )
 from argosy_core.leader.rounds import ROUND_GIVEN_UP
 from argosy_core.placement import CommitReply, SampleReply
@@ -76,6 +67,7 @@ from argosy_simulation.agenda import Process
 from argosy_simulation.changes import held_jobs, read_changes
 from argosy_simulation.context import Context
 from argosy_simulation.executor_actor import ExecutorActor, ExecutorHello
+from argosy_simulation.leader_words import LeaderWords
 from argosy_simulation.network import Stream
 from argosy_simulation.peers import Peer, Peers, state_columns
 from argosy_simulation.sampler_actor import SamplerActor
@@ -116,7 +108,9 @@ class LeaderActor(Process):
         self._is_storing = False
         self._has_unread_changes = self._looks_for_ends = False
         self._timer_us = 0
+        words = LeaderWords(epoch, self._peers, context.network, context.settings.fence_s)
         self._carry_out: dict[type, Callable[[Any], None]] = {
+            **words.by_instruction(),
             PublishMarker: lambda _: self._later(self._append_marker),
             Load: lambda _: self._later(self._load),
             ReadChanges: lambda _: self._later(self._read_all_changes),
@@ -124,17 +118,9 @@ class LeaderActor(Process):
             Serve: self._serve,
             Publish: self._publish,
             Store: self._put_store,
-            Welcome: self._welcome,
             SendCordons: lambda _: None,
             SendWeights: lambda _: None,
-            SendPlacements: self._send_placements,
-            SendSample: self._send_sample,
-            SendCommit: self._send_commit,
-            SendReleases: self._send_releases,
-            SendRows: self._send_rows,
-            SendStops: self._send_stops,
             Listen: self._listen,
-            Acknowledge: self._acknowledge,
             Close: self._close,
             CallPlugin: lambda call: self._later(self._call_plugin, call),
             NoteExcess: lambda _: None,
@@ -414,31 +400,7 @@ class LeaderActor(Process):
         if peer is not None:
             self.feed(tell(peer.session))
 
-    def _welcome(self, welcome: Welcome) -> None:
-        peer = self._peers.get(welcome.session)
-        assert peer is not None
-        if welcome.session.role is Role.SAMPLER:
-            self._peers.send(welcome.session, "take_welcome", self.epoch, repeatable=False)
-            return
-        greet = partial(peer.actor.take_welcome, is_first=welcome.is_first)
-        fence_s = self.context.settings.fence_s
-        self.context.network.send(peer.stream, peer.actor, greet, peer.stream, fence_s, peer.said_at_s)
-
     # --- samplers -----------------------------------------------------------------------------------------------------
-
-    def _send_placements(self, sent: SendPlacements) -> None:
-        self._peers.send(sent.session, "take_placements", self.epoch, sent.placements, sent.classes, repeatable=False)
-
-    def _send_sample(self, sent: SendSample) -> None:
-        if sent.dropped_classes:
-            self._peers.send(sent.session, "forget_classes", self.epoch, sent.dropped_classes, repeatable=False)
-        self._peers.send(sent.session, "answer_sample", self.epoch, sent.request, sent.classes, repeatable=False)
-
-    def _send_commit(self, sent: SendCommit) -> None:
-        self._peers.send(sent.session, "answer_commit", self.epoch, sent.request)
-
-    def _send_releases(self, sent: SendReleases) -> None:
-        self._peers.send(sent.session, "take_release", self.epoch, sent.runs)
 
     def take_capacity(self, stream: Stream, capacity: CapacityColumns) -> None:
         """Take what a sampler tells of its nodes."""
@@ -467,15 +429,6 @@ class LeaderActor(Process):
         )
 
     # --- executors ----------------------------------------------------------------------------------------------------
-
-    def _send_rows(self, sent: SendRows) -> None:
-        self._peers.send(sent.session, "take_rows", sent.rows)
-
-    def _send_stops(self, sent: SendStops) -> None:
-        self._peers.send(sent.session, "take_stops", sent.runs)
-
-    def _acknowledge(self, sent: Acknowledge) -> None:
-        self._peers.send(sent.session, "take_stored", sent.batch)
 
     def _listen(self, listen: Listen) -> None:
         """Read an executor's states from now on, those that came meanwhile first."""
