@@ -20,7 +20,6 @@ from argosy_core.reconcile import Creates, Deletes
 from argosy_core.resources import CPU
 from argosy_kube.port import (
     POD_KIND,
-    BoolArray,
     Change,
     CreateCode,
     CreateResult,
@@ -37,6 +36,7 @@ from argosy_kube.simulated.faults import Audit, Fault, FaultKind, PendingFaults
 from argosy_kube.simulated.journal import Journal
 from argosy_kube.simulated.objects import GONE, SLOT_MASK, ObjectTable
 from argosy_kube.simulated.recipes import RecipeBook
+from argosy_kube.simulated.rooms import Rooms
 from argosy_kube.simulated.sizes import PodSizes
 from argosy_kube.simulated.tables import NodeTable
 from argosy_kube.simulated.tally import Tally
@@ -86,6 +86,7 @@ class ClusterEngine:
         self._timers = TimerWheel(start_us)
         self._late: Int32Array = np.zeros(0, dtype=np.int32)
         self._tally = Tally()
+        self._rooms = Rooms(self._objects, self.nodes, self.requests, texts=self.texts, tally=self._tally)
         self.sizes = PodSizes(self._objects, self.nodes, self.requests, journal=self.journal, tally=self._tally)
         """What resizes pods."""
 
@@ -149,7 +150,7 @@ class ClusterEngine:
         phases = np.where(codes == 0, np.int8(PodPhase.SUCCEEDED), np.int8(PodPhase.FAILED))
         self._book_running(slots, -1)
         objects.phase[slots] = phases
-        self._free_nodes(slots)
+        self._rooms.leave(slots)
         succeeded = int(np.count_nonzero(phases == PodPhase.SUCCEEDED))
         self._tally.succeeded += succeeded
         self._tally.failed += len(slots) - succeeded
@@ -300,7 +301,7 @@ class ClusterEngine:
             self.journal.tell(Change.ADDED, others, PodPhase.RUNNING, self.now_us)
             slots, recipe = slots[pods], recipe[pods]
         self._tally.created += len(slots)
-        failed = self._admit(slots)
+        failed = self._rooms.admit(slots)
         if failed is None:
             if not (book.has_delay or self.nodes.unheard or self.faults.has("image-never-pulls")):
                 self._start(slots, Change.ADDED)
@@ -320,48 +321,6 @@ class ClusterEngine:
         self.journal.tell(Change.ADDED, slots[~starts & ~failed], PodPhase.PENDING, self.now_us)
         self.journal.tell(Change.ADDED, slots[failed], PodPhase.FAILED, self.now_us)
         self._start(slots[starts], Change.ADDED)
-
-    def _admit(self, slots: Int32Array) -> BoolArray | None:
-        """Book new pods on their nodes; return which failed because the node is missing or full, None if none did."""
-        objects, nodes = self._objects, self.nodes
-        nodes.fit_axis()
-        node, need = objects.node[slots], self.requests.matrix[objects.request[slots]]
-        failed = node < 0
-        if failed.any():
-            self._refuse(slots[failed], "NodeLost")
-            held = ~failed
-            self.nodes.book(node[held], need[held], 1)
-            objects.holds[slots[held]] = True
-        else:
-            self.nodes.book(node, need, 1)
-            objects.holds[slots] = True
-            if nodes.free[node].min(initial=0) >= 0:
-                return None
-        over = ~failed & (nodes.free[node] < 0).any(axis=1)
-        self.nodes.book(node[over], need[over], -1)
-        for row in np.flatnonzero(over).tolist():
-            at, room = int(node[row]), need[row] <= nodes.free[node[row]]
-            if room.all():
-                nodes.free[at] -= need[row]
-            else:
-                failed[row] = True
-                objects.holds[slots[row]] = False
-                self._tally.over += 1
-                lacking = self.requests.axis.names[int(np.flatnonzero(~room)[0])]
-                self._refuse(slots[row : row + 1], f"OutOf{lacking}")
-        return failed
-
-    def _refuse(self, slots: Int32Array, reason: str) -> None:
-        self._objects.phase[slots] = PodPhase.FAILED
-        self._objects.exit_code[slots] = 0
-        self._objects.reason[slots] = self.texts.intern(reason)
-        self._tally.failed += len(slots)
-
-    def _free_nodes(self, slots: Int32Array) -> None:
-        objects = self._objects
-        held = slots[objects.holds[slots]]
-        objects.holds[held] = False
-        self.nodes.book(objects.node[held], self.requests.matrix[objects.request[held]], -1)
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
@@ -389,7 +348,7 @@ class ClusterEngine:
             self._book_running(running, -1)
         self._tally.killed += int(np.count_nonzero(phases <= PodPhase.RUNNING))
         self._tally.unmanaged_pods -= int(np.count_nonzero(objects.installation[pods] == _NO_INSTALLATION))
-        self._free_nodes(pods)
+        self._rooms.leave(pods)
         self.journal.tell(Change.DELETED, slots, objects.phase[slots].copy(), self.now_us)
         own = slots[objects.installation[slots] != _NO_INSTALLATION]
         if objects.chained[own].any():
