@@ -50,7 +50,7 @@ NOBODY: Final = -1
 def submitter_number(name: str) -> int:
     """Return the number that stands for a submitter where names are too long: the first bits of its name's SHA-256.
 
-    The database makes the same of a stored name, see `argosy_store.terms.load`.
+    The database makes the same of a stored name, see `argosy_store.terms.open_jobs`.
     """
     if not name:
         return NOBODY
