@@ -1,6 +1,7 @@
 """Check that no file, function or class of ours outgrows what a reader can hold.
 
-A file has at most 600 lines and a function at most 80, its docstring and decorators included. Generated code is exempt.
+A file has fewer than 500 lines and a function at most 80, its docstring and decorators included. Generated code is
+exempt.
 
 Usage: python tools/size_limits.py
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("libs", "services", "tests", "tools")
 GENERATED = ROOT / "libs" / "proto" / "src"
-MAX_FILE_LINES = 600
+MAX_FILE_LINES = 499
 MAX_FUNCTION_LINES = 80
 
 

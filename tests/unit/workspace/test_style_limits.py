@@ -41,8 +41,8 @@ def function_of(line_count: int) -> str:
         (function_of(80), []),
         (function_of(81), ["m.py:1: f has 81 lines, at most 80"]),
         ("@cache\n" + function_of(80), ["m.py:2: f has 81 lines, at most 80"]),
-        ("x = 1\n" * 600, []),
-        ("x = 1\n" * 601, ["m.py: 601 lines, at most 600: split it by subject"]),
+        ("x = 1\n" * 499, []),
+        ("x = 1\n" * 500, ["m.py: 500 lines, at most 499: split it by subject"]),
     ],
     ids=["longest-function", "function-too-long", "decorator-counts", "longest-file", "file-too-long"],
 )
