@@ -126,17 +126,28 @@ async def test_gather_stores_waiting_requests_in_one_transaction() -> None:
     assert [len(transaction) for transaction in store.transactions] == [1, 3]
 
 
-async def test_gather_begins_no_transaction_sooner_than_its_interval_after_the_last() -> None:
-    """The first submit is stored at once; what comes within the interval shares the next transaction."""
+async def test_gather_lets_what_comes_above_its_pace_share_a_transaction() -> None:
+    """A pause saves eight transactions; what comes then waits for the interval, or until it fills one."""
+    store = MemoryStore()
+    async with gathering(store, interval_s=1000.0) as gather:
+        async with asyncio.timeout(10):  # each would wait for ever, had it to wait for the interval
+            for _ in range(8):
+                await gather.submit(make_jobs(1))
+        late = asyncio.ensure_future(gather.submit(make_jobs(2)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert (len(store.transactions), gather.waiting_jobs) == (8, 2)
+        late.cancel()
+
+
+async def test_gather_begins_no_transaction_sooner_than_its_interval_after_the_last_saved_one() -> None:
+    """What comes within the interval is stored after it, together."""
     store = MemoryStore()
     async with gathering(store, interval_s=0.1) as gather:
-        await gather.submit(make_jobs(1))
-        early = asyncio.ensure_future(gather.submit(make_jobs(2)))
-        for _ in range(5):
-            await asyncio.sleep(0.002)
-        assert len(store.transactions) == 1
-        await asyncio.gather(early, gather.submit(make_jobs(3)))
-    assert [[len(request.handles) for request in one] for one in store.transactions] == [[1], [2, 3]]
+        for _ in range(8):
+            await gather.submit(make_jobs(1))
+        await asyncio.gather(*(gather.submit(make_jobs(count)) for count in (2, 3)))
+    assert [[len(request.handles) for request in one] for one in store.transactions] == [[1]] * 8 + [[2, 3]]
 
 
 async def test_gather_splits_at_batch_size_but_never_a_request() -> None:

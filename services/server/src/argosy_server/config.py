@@ -35,8 +35,8 @@ class ApiSettings:
     gather_ms: float = field(default=2.0, metadata={"may_be_zero": True})
     """How long a submit waits for others to share its transaction; a commit costs about as much (measured)."""
     submit_interval_ms: float = field(default=40.0, metadata={"may_be_zero": True})
-    """Least time between the beginnings of two submit transactions: under load more submits share one, and a job of a
-    transaction of 300 costs half of one of 100 (measured)."""
+    """Time between the beginnings of submit transactions in the long run; eight may begin at once after a pause. Under
+    load more submits share one, and a job of a transaction of 300 costs half of one of 100 (measured)."""
     queue_stored_bytes_per_s: float = field(default=8_388_608.0, metadata={"may_be_zero": True})
     """Bytes of specs that a queue may have stored in a second for ever through this replica, whoever submits; an hour's
     worth at once. 0 for no limit."""

@@ -1,9 +1,10 @@
 """Gathering: concurrent submits of a replica share one transaction, because a commit costs as much as fifty jobs.
 
 A worker waits for the first request, waits a moment for others to join, and stores all of them together in a thread.
-While its transaction is under way another worker gathers. Transactions begin no more often than at an interval: after a
-pause a submit is stored at once, under load more of them share one transaction. What waits is bounded; above the bound
-a submit is refused at once, so that a slow database means refusals and not memory.
+While its transaction is under way another worker gathers. In the long run transactions begin no more often than at an
+interval, so that under load more submits share one. A pause saves some beginnings: whoever submits now and then does
+not wait behind the transaction of somebody who does likewise. What waits is bounded; above the bound a submit is
+refused at once, so that a slow database means refusals and not memory.
 
 Source: design section 5, "Submit", "Concurrent submits on a replica share a transaction (about 2 ms gather)".
 """
@@ -11,7 +12,6 @@ Source: design section 5, "Submit", "Concurrent submits on a replica share a tra
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ import numpy as np
 
 from argosy_core.errors import BackendUnavailable, QuotaExceeded, Resource
 from argosy_core.job.identity import DAY_SHIFT, id_high
+from argosy_runtime.access.quotas import RateBuckets
 from argosy_runtime.metrics import METRICS
 from argosy_server.api.codecs.changes_codec import encode_submitted
 from argosy_server.api.submits.admission import AdmittedJobs
@@ -33,6 +34,7 @@ __all__ = ["SubmitGather", "SubmitStore", "build_requests"]
 
 _RETRY_S: Final = 1.0  # what waits then is stored within a second or two
 _DAY_US: Final = 86_400_000_000
+_SAVED_COUNT: Final = 8  # transactions that begin at once after a pause of as many intervals
 
 
 class SubmitStore(Protocol):
@@ -121,7 +123,7 @@ class SubmitGather:
         store: Where to.
         threads: Where blocking calls run; needs one thread per worker.
         gather_s: How long the first request waits for others.
-        interval_s: Least time between the beginnings of two transactions.
+        interval_s: Time between the beginnings of transactions in the long run; a pause saves eight.
         max_waiting_jobs: Most jobs that may wait.
         max_batch_jobs: Most jobs of one transaction, unless one request alone has more.
         quotas: What users and queues may take; whoever submits asks it first.
@@ -144,8 +146,7 @@ class SubmitGather:
         self._store = store
         self._threads = threads
         self._gather_s = gather_s
-        self._interval_s = interval_s
-        self._begun_s = -math.inf
+        self._pace = RateBuckets(1 / interval_s if interval_s else 0.0, burst_s=(_SAVED_COUNT - 0.5) * interval_s)
         self._max_waiting_jobs = max_waiting_jobs
         self._max_batch_jobs = max_batch_jobs
         self._waiting: deque[_Waiting] = deque()
@@ -190,13 +191,19 @@ class SubmitGather:
         while True:
             async with self._gathering:
                 await self._arrived.wait()
-                pause_s = self._begun_s + self._interval_s - time.monotonic()
-                is_full = self.waiting_jobs >= self._max_batch_jobs
-                await asyncio.sleep(self._gather_s if is_full else max(self._gather_s, pause_s))
-                self._begun_s = time.monotonic()
+                if not await self._wait_for_pace():
+                    await asyncio.sleep(self._gather_s)
                 batch = self._take()
             if batch:
                 await self._store_batch(batch)
+
+    async def _wait_for_pace(self) -> bool:
+        """Return once a transaction may begin, and whether that took any time; a full one may at once."""
+        waited = False
+        while self.waiting_jobs < self._max_batch_jobs and (wait_s := self._pace.take("", 1.0, time.monotonic())):
+            await asyncio.sleep(wait_s)
+            waited = True
+        return waited
 
     async def drain(self) -> None:
         """Return once every request that came has its answer."""
