@@ -13,15 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from argosy.api.v1 import job_pb2
 from argosy_core.errors import BackendUnavailable, InvalidRequest, QuotaExceeded
 from argosy_core.job.identity import DAY_SHIFT, compose_id, parse_id
+from argosy_core.job.reading.spec import SpecLimits
 from argosy_runtime.access.quotas import QuotaSettings
 from argosy_runtime.config import load_config
 from argosy_server.__main__ import main
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submits.admission import AdmittedJobs
-from argosy_server.api.submits.specs import ReadSpec
+from argosy_server.api.submits.specs import PolicySpecs, ReadSpec
+from argosy_server.api.submits.submit import Submission
 from argosy_server.api.submits.submit_gather import SubmitGather, build_requests
 from argosy_server.api.submits.submit_quotas import SubmitQuotas
 from argosy_server.config import ServerConfig
@@ -283,6 +286,35 @@ async def test_queue_cache_tells_limits_with_what_is_known_to_wait() -> None:
         assert cache.expect([red], {red.queue_id: 2}) == {red.queue_id: limit}
     cache.forget("red")
     assert cache.expect([red], {red.queue_id: 2})[red.queue_id].known_count == 10
+    threads.close()
+
+
+async def test_submit_that_takes_long_to_check_lets_others_go_on() -> None:
+    """A thousand groups are checked in ten pieces; one element too many is refused before any is read."""
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    threads = StoreThreads(reader_count=1, submit_count=1)
+    unused: Any = None
+    submission = Submission(
+        QueueCache(MemoryQueues(), threads, keep_s=1.0, default_limit=7), PolicySpecs(SpecLimits(), max_count=1),
+        unused, store=unused, threads=threads, max_job_count=1, missing=unused,
+    )  # fmt: skip
+    spec = job_pb2.JobSpec(groups=[job_pb2.PodGroup(name="a", min=1, template="{}")])
+    items = [job_pb2.JobItem(queue="red", job_set="a")]
+    others = asyncio.ensure_future(count_turns())
+    await asyncio.sleep(0)
+    for specs, expected in (([spec] * 999 + [job_pb2.JobSpec()], 9), ([spec] * 1001, 0)):
+        turns = 0
+        with pytest.raises(InvalidRequest):
+            await submission.admit(job_pb2.SubmitJobsRequest(specs=specs, items=items))
+        assert turns == expected
+    others.cancel()
     threads.close()
 
 

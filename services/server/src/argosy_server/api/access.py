@@ -27,6 +27,8 @@ __all__ = ["AccessService", "audit_message"]
 
 _PAGE_SIZE: Final = 100
 _MAX_DIGITS: Final = 19  # of an int64
+_VERBS: Final = frozenset(Verb)
+_ROLES: Final = frozenset(Role)
 
 
 class AccessService(access_pb2_grpc.AccessServiceServicer):
@@ -211,7 +213,7 @@ def _read(messages: Sequence[access_pb2.Grant]) -> list[Grant]:
             description=f"{message.verb} is {'a role, for no queue' if message.queue else 'a verb, for a queue'}",
         )
         for index, message in enumerate(messages)
-        if (message.verb in set(Verb)) != bool(message.queue) or message.verb not in {*Verb, *Role}
+        if message.verb not in (_VERBS if message.queue else _ROLES)
     ]
     if violations:
         raise InvalidRequest("some grants say nothing", violations=tuple(violations))

@@ -21,7 +21,7 @@ from argosy_core.job.reading.retry_rules import ReplacedMembers, RetryRules
 from argosy_core.job.states import FailureKind
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.metrics import METRICS
-from argosy_runtime.validation import check_request
+from argosy_runtime.validation import check_in_pieces, check_request
 from argosy_server.api.codecs.job_codec import job_ids
 from argosy_server.api.queue_cache import QueueCache
 from argosy_server.api.store_threads import StoreThreads
@@ -38,7 +38,7 @@ from argosy_server.api.submits.specs import (
     unreadable,
 )
 from argosy_server.api.submits.submit_gather import SubmitGather
-from argosy_server.api.submits.submit_items import ItemColumns, keeps_rules, read_items
+from argosy_server.api.submits.submit_items import MAX_ITEM_COUNT, ItemColumns, keeps_rules, read_items
 from argosy_store.replicas.api import ApiStore
 from argosy_store.replicas.queue_limits import counts_by_queue
 from argosy_store.rows import JobRecord
@@ -140,6 +140,8 @@ class Submission:
             NotFound: As `submit`.
             NotPermitted: As `submit`.
         """
+        if max(len(request.items), len(request.specs)) > MAX_ITEM_COUNT:
+            check_request(request)  # refuses it before any element is read
         items = read_items(list(request.items))
         texts = [[manifest.encode() for manifest in spec.manifests] for spec in request.specs]
         extras = {
@@ -148,7 +150,8 @@ class Submission:
             if spec.groups or _has_rules(spec)
         }
         if extras or not keeps_rules(texts, items) or request.validation not in _VALIDATIONS:
-            check_request(request)
+            for _ in check_in_pieces(request):
+                await asyncio.sleep(0)
         generation = self._queues.generation
         queues = _usable(await self._queues.find(set(items.queues)), items.queues)
         items = await with_marks(items, self._queues, self._read_jobs)
