@@ -26,8 +26,8 @@ Answer = TypeVar("Answer")
 
 _COMPUTE_COUNT: Final = 2
 """Threads that compute, or wait for a process that does: one for a host, and one that it leaves to others. Each that
-computes itself makes the event loop wait for the interpreter whenever it wakes, up to 1 ms as a server's process sets
-it (`argosy_server.app`)."""
+computes itself makes the event loop wait for the interpreter whenever it wakes, up to 0.25 ms as a server's process
+sets it (`argosy_server.app`)."""
 
 
 class _SharedThreads:
