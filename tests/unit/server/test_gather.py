@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from argosy.api.v1 import job_pb2
-from argosy_core.errors import BackendUnavailable, InvalidRequest, QuotaExceeded
+from argosy_core.errors import BackendUnavailable, InvalidRequest, NotFound, QuotaExceeded
 from argosy_core.job.identity import DAY_SHIFT, compose_id, parse_id
 from argosy_core.job.reading.spec import SpecLimits
 from argosy_runtime.access.quotas import QuotaSettings
@@ -228,6 +228,7 @@ class MemoryQueues:
 
     def __init__(self) -> None:
         """Start with queue red."""
+        self.generation = 0
         self.rows = {"red": self.make("red")}
         self.queued = 0
         self.reads = 0
@@ -290,7 +291,7 @@ async def test_queue_cache_tells_limits_with_what_is_known_to_wait() -> None:
 
 
 async def test_submit_that_takes_long_to_check_lets_others_go_on() -> None:
-    """A thousand groups are checked in ten pieces; one element too many is refused before any is read."""
+    """A thousand specs are checked in 10 pieces, and read in 32, twice; one too many is refused before any is read."""
     turns = 0
 
     async def count_turns() -> None:
@@ -306,12 +307,12 @@ async def test_submit_that_takes_long_to_check_lets_others_go_on() -> None:
         unused, store=unused, threads=threads, max_job_count=1, missing=unused,
     )  # fmt: skip
     spec = job_pb2.JobSpec(groups=[job_pb2.PodGroup(name="a", min=1, template="{}")])
-    items = [job_pb2.JobItem(queue="red", job_set="a")]
+    items = [job_pb2.JobItem(queue="NO NAME", job_set="a")]
     others = asyncio.ensure_future(count_turns())
     await asyncio.sleep(0)
-    for specs, expected in (([spec] * 999 + [job_pb2.JobSpec()], 9), ([spec] * 1001, 0)):
+    for specs, expected in (([spec] * 999 + [job_pb2.JobSpec()], 9), ([spec] * 1000, 9 + 31 + 31), ([spec] * 1001, 0)):
         turns = 0
-        with pytest.raises(InvalidRequest):
+        with pytest.raises((InvalidRequest, NotFound)):
             await submission.admit(job_pb2.SubmitJobsRequest(specs=specs, items=items))
         assert turns == expected
     others.cancel()

@@ -144,14 +144,16 @@ class Submission:
             check_request(request)  # refuses it before any element is read
         items = read_items(list(request.items))
         texts = [[manifest.encode() for manifest in spec.manifests] for spec in request.specs]
-        extras = {
-            place: SpecExtras(groups=_groups_of(spec), rules=_rules_of(spec))
-            for place, spec in enumerate(request.specs)
-            if spec.groups or _has_rules(spec)
-        }
-        if extras or not keeps_rules(texts, items) or request.validation not in _VALIDATIONS:
+        saying_more = [place for place, spec in enumerate(request.specs) if spec.groups or _has_rules(spec)]
+        if saying_more or not keeps_rules(texts, items) or request.validation not in _VALIDATIONS:
             for _ in check_in_pieces(request):
                 await asyncio.sleep(0)
+        extras: dict[int, SpecExtras] = {}
+        for number, place in enumerate(saying_more):
+            if number % _READS_PER_TURN == _READS_PER_TURN - 1:
+                await asyncio.sleep(0)
+            spec = request.specs[place]
+            extras[place] = SpecExtras(groups=_groups_of(spec), rules=_rules_of(spec))
         generation = self._queues.generation
         queues = _usable(await self._queues.find(set(items.queues)), items.queues)
         items = await with_marks(items, self._queues, self._read_jobs)
