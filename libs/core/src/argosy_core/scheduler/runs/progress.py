@@ -57,8 +57,10 @@ from argosy_core.scheduler.outgoing.events import Detail, EventBuffer
 
 __all__ = ["Ended", "EndedMembers", "Progress", "broken_runs"]
 
-_RAN: Final = np.array([False, True, True, False, False, False, False, True, False])
-"""bool[9] by FailureKind: a pod that failed so has run."""
+_RAN: Final = np.array(
+    [kind in {FailureKind.EXIT_CODE, FailureKind.OUT_OF_MEMORY, FailureKind.TIME_LIMIT} for kind in FailureKind]
+)
+"""By FailureKind: a pod that failed so has run."""
 
 
 @dataclass(frozen=True, slots=True)
