@@ -11,6 +11,10 @@ ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted(
     [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "design").glob("*")]
 )
+PAGES = sorted(
+    {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "libs").glob("*/src/**/*.md")} | set(DOCUMENTS)
+)
+"""All that people read; those that tell of the past may name what is gone."""
 ALERTS = ROOT / "deploy" / "observability" / "prometheus" / "argosy-alerts.yml"
 MAX_PARAGRAPH_WORDS = 80
 CODE_BLOCK = re.compile(r"^ *(`{3,}).*?^ *\1 *$", re.DOTALL | re.MULTILINE)
@@ -33,7 +37,7 @@ def paragraphs(text: str) -> Iterator[str]:
             yield " ".join(part.split())
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=names)
+@pytest.mark.parametrize("document", PAGES, ids=names)
 def test_paragraph_is_short_enough_for_one_idea(document: Path) -> None:
     """At most 80 words; tables and code apart."""
     long = [
@@ -66,14 +70,14 @@ def test_path_that_a_document_names_exists(document: Path) -> None:
     assert [path for path in found if not exists(path, document.parent)] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=names)
+@pytest.mark.parametrize("document", PAGES, ids=names)
 def test_alert_that_a_document_names_exists(document: Path) -> None:
     """As the file of alerts calls it."""
     alerts = set(re.findall(r"alert: (\w+)", ALERTS.read_text(encoding="utf-8")))
     assert set(re.findall(r"`(Argosy[A-Z]\w+)`", document.read_text(encoding="utf-8"))) <= alerts
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=names)
+@pytest.mark.parametrize("document", PAGES, ids=names)
 def test_heading_that_a_document_links_to_exists(document: Path) -> None:
     """A heading that is reworded takes its links with it."""
     missing = []
