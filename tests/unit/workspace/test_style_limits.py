@@ -43,8 +43,26 @@ def function_of(line_count: int) -> str:
         ("@cache\n" + function_of(80), ["m.py:2: f has 81 lines, at most 80"]),
         ("x = 1\n" * 499, []),
         ("x = 1\n" * 500, ["m.py: 500 lines, at most 499: split it by subject"]),
+        ('def get_queue() -> None:\n    """Return a queue, with its etag."""\n', []),
+        (
+            'class JobSets:\n    def get_queue() -> None:\n        """Gets the queues."""\n',
+            ["m.py:2: the docstring of get_queue only repeats the name: say more, or nothing"],
+        ),
+        (
+            'class JobSets:\n    """A job set."""\n',
+            ["m.py:1: the docstring of JobSets only repeats the name: say more, or nothing"],
+        ),
     ],
-    ids=["longest-function", "function-too-long", "decorator-counts", "longest-file", "file-too-long"],
+    ids=[
+        "longest-function",
+        "function-too-long",
+        "decorator-counts",
+        "longest-file",
+        "file-too-long",
+        "docstring-says-something",
+        "docstring-of-a-method-repeats-its-name",
+        "docstring-of-a-class-repeats-its-name",
+    ],
 )
 def test_size_limits_name_what_is_too_long(source: str, expected: list[str]) -> None:
     """A limit is the last length that passes."""

@@ -44,7 +44,7 @@ class ClusterCalls(RepeatedCalls):
                 return
 
     async def get_cluster(self, name: str) -> Cluster:
-        """Return a cluster.
+        """Return a cluster by its name, with what its pool's leader knows of it.
 
         Raises:
             NotFound: There is none.

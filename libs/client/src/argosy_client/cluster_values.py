@@ -11,7 +11,7 @@ __all__ = ["Cluster", "Node", "ScaledPod"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A cluster."""
+    """A cluster: what is stored of it, and what its pool's leader knows of it now."""
 
     name: str
     """Name."""

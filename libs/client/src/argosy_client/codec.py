@@ -203,7 +203,7 @@ def submitted_of(response: job_pb2.SubmitJobsResponse) -> Submitted:
 
 
 def selector_message(selector: JobSelector) -> job_pb2.JobSelector:
-    """Return the message of a selector.
+    """Return a selector as it is sent, with the names of states as numbers.
 
     Raises:
         InvalidRequest: A state has no such name.

@@ -58,7 +58,7 @@ class PoolSettings:
 
 
 def pool_settings_version_of(message: scheduling_pb2.PoolSettingsVersion) -> PoolSettingsVersion:
-    """Return one version."""
+    """Return what was set at one time, by whom and why."""
     return PoolSettingsVersion(
         version=message.version,
         settings=dict(message.settings),

@@ -45,7 +45,7 @@ class QueueCalls(RepeatedCalls):
         return queue_codec.queue_of((await self.call(self._queues.CreateQueue, request)).queue)
 
     async def get_queue(self, name: str) -> Queue:
-        """Return a queue.
+        """Return a queue by its name, with the etag that a change of it needs.
 
         Raises:
             NotFound: There is none.

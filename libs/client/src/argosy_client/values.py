@@ -165,7 +165,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job."""
+    """A job as the API answers it."""
 
     id: str
     """A UUID, ordered by submit time."""
@@ -253,7 +253,7 @@ class JobStanding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSet:
-    """A job set."""
+    """A job set, with the number of its jobs by state if that was asked for."""
 
     queue: str
     """Queue."""

@@ -17,7 +17,7 @@ __all__ = ["EventLog", "LogRecord", "PoolRegister", "QuarantinedLogRecord"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRecord:
-    """One record."""
+    """One record of the event log, as it was published."""
 
     position: int
     """Place in the log, from 1; ascending, with gaps in some logs."""

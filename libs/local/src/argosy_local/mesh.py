@@ -341,7 +341,7 @@ class Mesh:
 
     @property
     def database_url(self) -> str:
-        """URL of the database."""
+        """Where the stores of the running mesh connect to."""
         return self._running_state().database_url
 
     @property
@@ -352,7 +352,7 @@ class Mesh:
 
     @property
     def cluster_names(self) -> tuple[str, ...]:
-        """Names of the clusters."""
+        """The clusters of the running mesh, by name."""
         return tuple(self._running_state().cluster_names)
 
     @property

@@ -49,7 +49,7 @@ class ProcessEntry:
 
 @dataclass(slots=True, kw_only=True)
 class MeshState:
-    """A mesh."""
+    """What is kept of a running mesh, so that later commands find it."""
 
     server: str
     """host:port of the API."""

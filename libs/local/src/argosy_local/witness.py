@@ -36,7 +36,7 @@ class WitnessClient(Protocol):
         ...
 
     async def explain_job(self, job_id: str) -> Explanation:
-        """Explain a job."""
+        """Return where a job stands and why it waits."""
         ...
 
     def list_jobs(self, selector: JobSelector) -> AsyncIterator[Job]:

@@ -50,7 +50,7 @@ _INFRASTRUCTURE: Final = int(FailureKind.INFRASTRUCTURE)
 
 
 class ClusterActor(Process):
-    """One cluster.
+    """A Kubernetes cluster in virtual time: takes creates and deletes, runs pods, shows what changed.
 
     Args:
         name: Its name.

@@ -143,7 +143,7 @@ class Saboteur(Process):
             cluster.admit_unmanaged_pod(node, amounts, self._length_s(self._settings.unmanaged_pod_s))
 
     def end_watch(self) -> None:
-        """End a watch."""
+        """Break off a watch of some cluster, so that its executor lists anew."""
         cluster = self._world.clusters[self._draw(len(self._world.clusters))]
         if cluster.watches.active:
             cluster.watches.end(cluster.watches.active[self._draw(len(cluster.watches.active))])

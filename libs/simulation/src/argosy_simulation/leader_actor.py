@@ -440,7 +440,7 @@ class LeaderActor(Process):
             peer.unread.clear()
 
     def take_states(self, stream: Stream, batch: ReportBatch) -> None:
-        """Take states."""
+        """Hand a batch of reported states to the machine, once it listens to that executor."""
         peer = self._peers.at(stream)
         if peer is None:
             return

@@ -290,7 +290,7 @@ class JobBook:
         return int(self.plan.exit_code[self.index(handle)]) if position == self.pods_of(handle)[0] else 0
 
     def queues(self) -> list[QueueView]:
-        """Return the queues."""
+        """Return the queues as a leader loads them."""
         return [
             QueueView(
                 queue_id=i,

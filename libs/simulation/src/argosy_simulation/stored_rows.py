@@ -96,7 +96,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """A record of the log."""
+    """What a leader published in one go, as the simulated log keeps it."""
 
     position: int
     epoch: int

@@ -32,7 +32,7 @@ __all__ = ["World"]
 
 
 class World(WorldParts):
-    """One world.
+    """A whole mesh in virtual time: leaders, samplers, executors and clusters, driven by one agenda.
 
     Args:
         plan: Clusters, queues and jobs.

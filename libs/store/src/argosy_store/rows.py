@@ -49,7 +49,7 @@ def read_amounts(texts: Sequence[str]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue."""
+    """A queue as it is stored."""
 
     queue_id: int
     """Id."""
@@ -102,7 +102,7 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """A cluster."""
+    """A cluster as it is stored."""
 
     name: str
     """Name."""
@@ -136,7 +136,7 @@ class ClusterRow:
 
 @dataclass(frozen=True, slots=True)
 class JobSetRow:
-    """A job set."""
+    """A job set as it is stored, counts apart."""
 
     job_set_id: int
     """Id."""

@@ -72,7 +72,7 @@ def _uids(numbers: list[int]) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]
 
 @dataclass(slots=True)
 class ClusterModel:
-    """The cluster."""
+    """What a cluster must show after what was done to it, by plain rules."""
 
     objects: dict[Key, ModelObject] = field(default_factory=dict)
     """What exists, by name; a name belongs to one object of one run."""

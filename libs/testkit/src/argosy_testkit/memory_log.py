@@ -36,7 +36,7 @@ class MemoryRegister:
             self._epoch = epoch
 
     def current_epoch(self) -> int:
-        """Return the current epoch."""
+        """Return the highest epoch that a producer was opened for; lower ones are refused."""
         return self._epoch
 
     def quarantine(self, record: LogRecord, error: str, create_time_us: int) -> None:

@@ -46,7 +46,7 @@ _MOST_RUNS = 18
 
 
 class PermitWorld:
-    """The world.
+    """A sampler, its agents and their pods, whose messages come late, twice or not at all.
 
     Args:
         seed: All chance.

@@ -162,7 +162,7 @@ def make_reports(
 def make_run_ends(
     handles: np.typing.NDArray[np.int64], state: int = 4, *, attempt: int = 1, reason: str | None = None
 ) -> RunUpdates:
-    """Return ends of runs."""
+    """Return updates that end one run of each job."""
     count = len(handles)
     return RunUpdates(
         handle=handles,
@@ -184,7 +184,7 @@ def make_job_ends(
     reason: str | None = None,
     end_time_us: int = 1_700_000_003_000_000,
 ) -> JobUpdates:
-    """Return ends of jobs."""
+    """Return updates that end each job."""
     count = len(handles)
     return JobUpdates(
         handle=handles,

@@ -203,7 +203,6 @@ def _amounts(node: YamlNode) -> dict[str, int]:
 
 
 def _shape(node: YamlNode) -> Shape:
-    """Return one shape."""
     fields = _fields(node, {"requests"}, {"gpu_models", "platform", "member_count"}, "a shape")
     models = (
         [model.text("a GPU model") for model in fields["gpu_models"].sequence("gpu_models")]

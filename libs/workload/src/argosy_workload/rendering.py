@@ -294,7 +294,6 @@ def _said(report: Report) -> list[str]:
 
 
 def _html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return an HTML table."""
     head = "<tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in header) + "</tr>" if header else ""
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="wide"><table>{head}{body}</table></div>'

@@ -280,7 +280,7 @@ class LeaderSession:
             self._take_message(stream, message)
 
     def _take_message(self, stream: _Stream, message: executor_pb2.SyncResponse) -> None:
-        """Take one message."""
+        """Hand a message of the leader to the part that it is for."""
         ports = self._ports
         kind = message.WhichOneof("message")
         if kind == "rows":
@@ -308,7 +308,7 @@ class LeaderSession:
         ports.wake()
 
     def _take_rows(self, stream: _Stream, message: executor_pb2.ObjectRows) -> None:
-        """Take rows."""
+        """Have the reconciler make what the leader sent."""
         ports = self._ports
         rows = read_rows(message, stream.cache)
         if ports.traces is not None:

@@ -20,7 +20,7 @@ __all__ = ["sessions_command"]
 def sessions_command(
     database: Callable[[Settings, str, str], str], database_options: Callable[..., Any]
 ) -> click.Command:
-    """Return the command.
+    """Return `argosy admin sessions`, which lists sessions that leaders ended for what was said there.
 
     Args:
         database: Finds the database that options mean.

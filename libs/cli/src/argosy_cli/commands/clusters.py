@@ -44,7 +44,7 @@ node.add_command(drain_node)
 @common_options
 @click.pass_context
 def list_clusters(context: click.Context) -> None:
-    """List all clusters."""
+    """List all clusters: who is connected, nodes, runs and capacity."""
 
     async def fetch(client: ArgosyClient) -> list[Cluster]:
         return [cluster async for cluster in client.list_clusters()]

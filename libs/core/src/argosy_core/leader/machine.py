@@ -205,12 +205,12 @@ class LeaderMachine:
 
     @property
     def pool(self) -> str:
-        """Pool."""
+        """Name of the pool that it leads."""
         return self._term.pool
 
     @property
     def epoch(self) -> int:
-        """Epoch."""
+        """Number of this term; what a lower one says counts for nothing."""
         return self._term.epoch
 
     @property

@@ -89,7 +89,7 @@ class Transaction:
             self.events.append(events)
 
     def add_job_ends(self, updates: JobUpdates) -> None:
-        """Add ends of jobs."""
+        """Have the next transaction store that jobs ended."""
         if updates.handle.size:
             self.job_ends.append(updates)
 

@@ -58,7 +58,7 @@ class PermitNote:
 
 
 def note_text(process: str, number: int, amounts: Sequence[int]) -> str:
-    """Return a note.
+    """Return what is noted on a pod: who noted it, and what the pod may have.
 
     Args:
         process: Name of the sampler process, without a point.

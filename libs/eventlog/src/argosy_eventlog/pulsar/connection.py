@@ -117,7 +117,7 @@ class PulsarConnection:
             raise
 
     def client(self) -> Any:  # noqa: ANN401 - the library's client has no types worth the name
-        """Return the client.
+        """Return the library's client, which is made at the first call.
 
         Raises:
             BackendUnavailable: The connection was closed.

@@ -81,7 +81,7 @@ class PulsarLog:
 
     @property
     def topic(self) -> str:
-        """The topic."""
+        """Full name of the topic that holds the pool's records."""
         return self._topic
 
     def append(self, epoch: int, sequence: int, payload: bytes, *, traceparent: str = "") -> int:

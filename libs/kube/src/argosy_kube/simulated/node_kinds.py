@@ -58,7 +58,6 @@ def parse_node_kinds(text: str) -> tuple[NodeKind, ...]:
 
 
 def _parse_kind(text: str) -> NodeKind:
-    """Return one kind."""
     count, colon, rest = text.partition(":")
     if not colon or not count.isdecimal() or not 1 <= int(count) <= _MAX_NODES:
         raise InvalidRequest(

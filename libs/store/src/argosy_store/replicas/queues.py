@@ -116,7 +116,7 @@ class QueueCalls:
         return present
 
     def get_queue(self, name: str) -> QueueRow:
-        """Return a queue.
+        """Return a queue by its name.
 
         Raises:
             NotFound: There is none by that name.

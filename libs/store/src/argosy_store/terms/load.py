@@ -177,7 +177,7 @@ def _load_classes(connection: StoreConnection, class_ids: npt.NDArray[np.int32])
 
 
 def _load_job_sets(connection: StoreConnection, job_set_ids: npt.NDArray[np.int64]) -> tuple[JobSetView, ...]:
-    """Return job sets."""
+    """Return job sets with the numbers of their last events."""
     cursor = connection.execute(
         "SELECT job_set_id, queue_id, name, last_event_number FROM job_sets WHERE job_set_id = ANY (%s)",
         [np.unique(job_set_ids).tolist()],

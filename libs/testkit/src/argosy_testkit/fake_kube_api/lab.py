@@ -108,7 +108,7 @@ class FakeKubeLab:
 
 
 def node_document(node: NodeDescription) -> dict[str, Any]:
-    """Return the document of a node."""
+    """Return a description of a node as an API server shows it."""
     amounts = {name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in node.allocatable.items()}
     return {
         "metadata": {"name": node.name, "labels": dict(node.labels)},

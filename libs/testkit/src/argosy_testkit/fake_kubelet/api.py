@@ -27,7 +27,7 @@ _GONE: Final = 410
 
 
 class WatchEvent(msgspec.Struct):
-    """An event of a watch."""
+    """One line of a watch: what happened to which object."""
 
     type: str
     """ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""

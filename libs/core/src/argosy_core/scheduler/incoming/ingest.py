@@ -382,7 +382,7 @@ def rows_of(state: PoolState, members: Members) -> tuple[ExecutorRows, ...]:
 
 
 def executor_rows(state: PoolState, cluster: int, held: LiveMembers) -> ExecutorRows:
-    """Return rows for an executor.
+    """Return what an executor needs to make members of runs: spec, node, metadata, names.
 
     Args:
         state: The pool.

@@ -158,7 +158,7 @@ def take_jobs(state: PoolState, columns: JobColumns, now_s: float) -> TakeEffect
 
 
 def take_change_requests(state: PoolState, columns: ChangeRequestColumns, now_s: float) -> ChangeRequestEffects:
-    """Take change requests.
+    """Carry out what users ask of jobs: to end, move, preempt, hold or release them.
 
     Cancel: a job that waits, or whose row the API ended, ends now; a job that is in flight, leased or running is
     stopped by the next round's plan. Reprioritise: a queued job moves in its queue, any other only

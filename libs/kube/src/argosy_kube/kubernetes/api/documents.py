@@ -76,7 +76,7 @@ class PodNotes(_Part):
 
 
 class Metadata(_Part):
-    """Metadata."""
+    """What is read of the metadata of any object."""
 
     name: str = ""
     namespace: str = ""
@@ -112,7 +112,7 @@ class ContainerPort(_Part):
 
 
 class Container(_Part):
-    """A container."""
+    """What is read of a container in the spec of a pod."""
 
     name: str = ""
     resources: Resources | None = None
@@ -121,7 +121,7 @@ class Container(_Part):
 
 
 class PodSpec(_Part):
-    """Spec of a pod."""
+    """What is read of the spec of a pod."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -151,7 +151,7 @@ class Running(_Part):
 
 
 class ContainerState(_Part):
-    """State of a container."""
+    """One of three: it waits, it runs, or it has ended."""
 
     waiting: Waiting | None = None
     running: Running | None = None
@@ -177,7 +177,7 @@ class Condition(_Part):
 
 
 class PodStatus(_Part):
-    """Status of a pod."""
+    """What is read of the status of a pod."""
 
     phase: str | None = None
     reason: str | None = None
@@ -190,7 +190,7 @@ class PodStatus(_Part):
 
 
 class PodDocument(_Part):
-    """A pod."""
+    """What is read of a pod."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
@@ -224,21 +224,21 @@ class NodeTaint(_Part):
 
 
 class NodeSpec(_Part):
-    """Spec of a node."""
+    """What is read of the spec of a node."""
 
     unschedulable: bool | None = None
     taints: list[NodeTaint] | None = None
 
 
 class NodeStatus(_Part):
-    """Status of a node."""
+    """What is read of the status of a node."""
 
     allocatable: Quantities | None = None
     conditions: list[Condition] | None = None
 
 
 class NodeDocument(_Part):
-    """A node."""
+    """What is read of a node."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
@@ -252,14 +252,14 @@ class Overhead(_Part):
 
 
 class RuntimeClassDocument(_Part):
-    """A RuntimeClass."""
+    """What is read of a RuntimeClass."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     overhead: Overhead | None = None
 
 
 class ListMetadata(_Part, rename={"resource_version": "resourceVersion", "next_page": "continue"}):
-    """Metadata of a list."""
+    """Where a list stands in the history of its kind, and where its next page begins."""
 
     resource_version: str = ""
     next_page: str = ""

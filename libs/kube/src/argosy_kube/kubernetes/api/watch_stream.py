@@ -33,7 +33,7 @@ class HasMetadata(Protocol):
 
     @property
     def metadata(self) -> Metadata:
-        """Its metadata."""
+        """Name, uid and version of the object."""
 
 
 T = TypeVar("T", bound=HasMetadata)

@@ -202,7 +202,6 @@ def _options(message: lease_pb2.SubmittedJobs, count: int) -> JobOptions | None:
 
 
 def _change_request_columns(message: lease_pb2.ChangeRequests) -> ChangeRequestColumns:
-    """Return change requests."""
     columns: dict[str, Any] = read_columns(
         message,
         {"handle_column": "int64", "kind_column": "int8", "priority_column": "int32", "ended_column": "int8"},

@@ -27,7 +27,7 @@ __all__ = ["round_state_columns", "round_state_message"]
 
 
 def round_state_message(columns: RoundStateColumns) -> lease_pb2.RoundState:
-    """Return round state as a message."""
+    """Return what the next leader needs of flows and promises, as it is published."""
     return lease_pb2.RoundState(
         queue_column=pack_column(columns.queue, "int64"),
         flow_column=pack_column(columns.flow, "float64"),
