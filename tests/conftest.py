@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 # No deadline: two workers share the machine, so the time of one example says nothing. Continuous integration draws the
-# same examples each time, so that a red run is a change's own doing; at a desk new ones are looked for.
+# same examples each time, so that a red run is a change's own doing; on a developer's machine new ones are looked for.
 settings.register_profile("argosy", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 settings.load_profile("argosy")
 

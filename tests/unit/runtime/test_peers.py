@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from argosy_core.errors import QuotaExceeded
-from argosy_runtime.peers import MAX_WAIT_S, Peer, PeerRateLimiter, Place, PlaceLimits, Places, RefusalPace, parse_peer
+from argosy_runtime.peers import (
+    MAX_WAIT_S,
+    Peer,
+    PeerRateLimiter,
+    Place,
+    PlaceLimits,
+    Places,
+    RefusalThrottle,
+    parse_peer,
+)
 
 ONE, TWO, FAR = Peer("a:1", "a"), Peer("a:2", "a"), Peer("b:1", "b")
 LIMITS = PlaceLimits(name="calls", total=6, per_host=4, per_connection=2)
@@ -137,15 +146,15 @@ def test_peer_that_stops_is_served_again_within_seconds() -> None:
 
 def test_refusals_of_a_host_are_spaced_and_another_host_does_not_wait_for_them() -> None:
     """The first takes a second, those that came with it a hundredth more each, none longer than 20 s."""
-    pace = RefusalPace()
-    waits_s = [pace.wait_s(ONE, 5.0) for _ in range(301)]
+    throttle = RefusalThrottle()
+    waits_s = [throttle.wait_s(ONE, 5.0) for _ in range(301)]
     assert waits_s[0] == pytest.approx(1.0)
     assert waits_s[300] == pytest.approx(4.0)
-    assert pace.wait_s(FAR, 5.0) == pytest.approx(
+    assert throttle.wait_s(FAR, 5.0) == pytest.approx(
         1.0 + 300 / 400, abs=0.01
     )  # beside all that are refused, 400 a second
-    assert max(pace.wait_s(ONE, 5.0) for _ in range(3000)) == pytest.approx(20.0)
-    assert pace.wait_s(ONE, 60.0) == pytest.approx(1.0)
+    assert max(throttle.wait_s(ONE, 5.0) for _ in range(3000)) == pytest.approx(20.0)
+    assert throttle.wait_s(ONE, 60.0) == pytest.approx(1.0)
 
 
 def test_flood_of_names_takes_bounded_memory() -> None:
@@ -154,10 +163,10 @@ def test_flood_of_names_takes_bounded_memory() -> None:
     for number in range(6000):
         rates.charge(Peer(f"{number}:1", str(number)), 1, 0.0)
     assert max(len(rates._connections), len(rates._hosts)) <= 4096
-    pace = RefusalPace()
+    throttle = RefusalThrottle()
     for number in range(6000):
-        pace.wait_s(Peer(f"{number}:1", str(number)), 1.0)
-    assert len(pace._last_s) <= 4096
+        throttle.wait_s(Peer(f"{number}:1", str(number)), 1.0)
+    assert len(throttle._last_s) <= 4096
     unlimited = PeerRateLimiter(0.0)
     unlimited.charge(ONE, 1e9, 0.0)
     assert unlimited.wait_s(ONE, 0.0) == 0.0

@@ -105,3 +105,27 @@ def test_each_decision_has_a_number_of_its_own_and_says_it() -> None:
     assert numbers == [f"{number:04}" for number in range(1, len(pages) + 1)]
     for page, number in zip(pages, numbers, strict=True):
         assert page.read_text(encoding="utf-8").startswith(f"# {number} ")
+
+
+REPLACED = re.compile(
+    r"\b(?:desks?|reigns?|clerks?|wish(?:es)?|strangers?|pac(?:e|ing)|patience|moulds?|hidden kinds?)\b"
+    r"|\bmirror(?:s|ed)?\b(?! pods)",
+    re.IGNORECASE,
+)
+"""Words that the glossary replaced by the field's own."""
+OF_THE_PAST = ("docs/GLOSSARY.md", "CHANGELOG.md", "/migrations/versions/")
+
+
+def test_words_that_were_replaced_stand_nowhere() -> None:
+    """Code, settings, protocol and pages use the glossary's words; what tells of the past may name the old ones."""
+    folders = ("libs", "services", "proto", "deploy", "docs", "examples")
+    paths = [
+        path for top in folders for end in ("py", "proto", "md", "y*ml") for path in (ROOT / top).rglob(f"*.{end}")
+    ]
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in [*paths, *ROOT.glob("*.md")]
+        if not any(past in str(path) for past in OF_THE_PAST)
+        for match in REPLACED.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []

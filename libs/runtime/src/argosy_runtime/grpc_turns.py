@@ -10,7 +10,7 @@ import time
 from typing import Final
 
 from argosy_core.errors import BackendUnavailable, QuotaExceeded
-from argosy_runtime.peers import MAX_WAIT_S, Peer, PeerRateLimiter, PlaceLimits, Places, RefusalPace, refusal
+from argosy_runtime.peers import MAX_WAIT_S, Peer, PeerRateLimiter, PlaceLimits, Places, RefusalThrottle, refusal
 
 __all__ = ["Turns"]
 
@@ -29,7 +29,7 @@ class Turns:
     def __init__(self, calls_per_s: float) -> None:
         """Start with nobody waiting."""
         self._rates = PeerRateLimiter(calls_per_s)
-        self._refusals = RefusalPace()
+        self._refusals = RefusalThrottle()
         self._busy = PeerRateLimiter(_BUSY_PER_S)
         self._waiting = Places(_WAITING)
         self._is_closed = False

@@ -26,7 +26,7 @@ __all__ = [
     "Place",
     "PlaceLimits",
     "Places",
-    "RefusalPace",
+    "RefusalThrottle",
     "parse_peer",
     "refusal",
 ]
@@ -252,7 +252,7 @@ class PeerRateLimiter:
             rates[name] = min(paid_s, now_s + _BURST_S + 2 * MAX_WAIT_S)  # who stops may soon begin again
 
 
-class RefusalPace:
+class RefusalThrottle:
     """Says how long to keep refusals back, so that being refused takes no more of a server than being served would.
 
     The refusals of one host are spaced, whatever comes: those of calls that came together are not answered together,

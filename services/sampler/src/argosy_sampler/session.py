@@ -18,7 +18,7 @@ import grpc
 
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
-from argosy_core.placement import CapacityThrottle, ThrottleSettings, Word
+from argosy_core.placement import CapacityScope, CapacityThrottle, ThrottleSettings
 from argosy_runtime.channel import Backoff, Caller, call_metadata, end_stream, open_channel
 from argosy_runtime.errors import from_rpc_error
 from argosy_runtime.logs import Logger
@@ -182,12 +182,12 @@ class SessionClient:
     async def _converse(self, stream: Stream, heartbeat_s: float, on_ready: Callable[[], None]) -> None:
         """Answer until the stream ends or one of its tasks fails; the failure is raised."""
         outbox: asyncio.Queue[sampler_pb2.SessionRequest] = asyncio.Queue(_OUTBOX_LIMIT)
-        pace = CapacityThrottle(self._throttle_settings, time.monotonic())
+        throttle = CapacityThrottle(self._throttle_settings, time.monotonic())
         failure: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 writing = group.create_task(self._write(stream, outbox, heartbeat_s), name="session: write")
-                telling = group.create_task(self._tell_capacity(outbox, pace), name="session: capacity")
+                telling = group.create_task(self._tell_capacity(outbox, throttle), name="session: capacity")
                 placing = group.create_task(self._tell_placed(outbox), name="session: placed")
                 silence_s = _SILENT_HEARTBEATS * heartbeat_s
                 await self._read(stream, outbox, silence_s=silence_s, on_ready=on_ready)
@@ -241,18 +241,20 @@ class SessionClient:
             if (placed := self._handler.tell_placed()) is not None:
                 await outbox.put(sampler_pb2.SessionRequest(placed_runs=placed))
 
-    async def _tell_capacity(self, outbox: asyncio.Queue[sampler_pb2.SessionRequest], pace: CapacityThrottle) -> None:
+    async def _tell_capacity(
+        self, outbox: asyncio.Queue[sampler_pb2.SessionRequest], throttle: CapacityThrottle
+    ) -> None:
         """Tell of what changed whenever it is time to."""
         cluster, took_s, sizes_due_s, sizes_rest_s = self._config.cluster, 0.0, 0.0, 0.0
         while True:
             self._begins_to_wait.clear()
-            pause_s = pace.pause_s(time.monotonic(), is_awaited=self._handler.has_waiting)
+            pause_s = throttle.pause_s(time.monotonic(), is_awaited=self._handler.has_waiting)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(pause_s, _REST_RATIO * took_s)):
                     await self._begins_to_wait.wait()
                     continue  # rises are urgent from now on
             begun_s, rise = time.monotonic(), self._handler.ledger.nodes.last_rise
-            word = pace.next_word(begun_s, rise=rise, is_awaited=self._handler.has_waiting)
+            scope = throttle.next_scope(begun_s, rise=rise, is_awaited=self._handler.has_waiting)
             for held in self._handler.tell_held():
                 await outbox.put(sampler_pb2.SessionRequest(held_amounts=held))
             moves = self._handler.tell_moves()
@@ -263,9 +265,9 @@ class SessionClient:
                 sizes_due_s, sizes_rest_s = begun_s + _SIZES_S, ended_s + _REST_RATIO * (ended_s - begun_s)
                 if sizes is not None:
                     await outbox.put(sampler_pb2.SessionRequest(pod_sizes=sizes))
-            if word is Word.NOTHING:
+            if scope is CapacityScope.NOTHING:
                 continue
-            message = self._handler.tell_capacity(with_nodes=word is Word.NODES)
+            message = self._handler.tell_capacity(with_nodes=scope is CapacityScope.NODES)
             took_s = time.monotonic() - begun_s
             if message is not None:
                 METRICS.ledger_nodes.labels(cluster).set(message.node_count)

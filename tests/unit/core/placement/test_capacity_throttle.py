@@ -4,47 +4,49 @@ from __future__ import annotations
 
 import pytest
 
-from argosy_core.placement import CapacityThrottle, ThrottleSettings, Word
+from argosy_core.placement import CapacityScope, CapacityThrottle, ThrottleSettings
 
 SETTINGS = ThrottleSettings(interval_s=0.25, rise_interval_s=0.05, node_interval_s=5.0)
 
 
-def words(pace: CapacityThrottle, *, until_s: float, rise: int, is_awaited: bool = False) -> list[tuple[float, Word]]:
+def scopes(
+    throttle: CapacityThrottle, *, until_s: float, rise: int, is_awaited: bool = False
+) -> list[tuple[float, CapacityScope]]:
     """Return what is told and when, in ticks of 50 ms from 0.05 on, while capacity's last rise is `rise`."""
     ticks = [round(0.05 * number, 2) for number in range(1, round(until_s / 0.05) + 1)]
-    told = [(tick, pace.next_word(tick, rise=rise, is_awaited=is_awaited)) for tick in ticks]
-    return [(tick, word) for tick, word in told if word is not Word.NOTHING]
+    told = [(tick, throttle.next_scope(tick, rise=rise, is_awaited=is_awaited)) for tick in ticks]
+    return [(tick, scope) for tick, scope in told if scope is not CapacityScope.NOTHING]
 
 
 def test_totals_are_told_once_per_interval_and_single_nodes_more_rarely_while_nothing_waits() -> None:
     """Four times a second, and what single nodes have left every five seconds; rises change nothing of it."""
-    told = words(CapacityThrottle(SETTINGS, 0.0), until_s=10.0, rise=7)
-    assert told[:2] == [(0.25, Word.TOTALS), (0.5, Word.TOTALS)]
-    assert [tick for tick, word in told if word is Word.NODES] == [5.0, 10.0]
+    told = scopes(CapacityThrottle(SETTINGS, 0.0), until_s=10.0, rise=7)
+    assert told[:2] == [(0.25, CapacityScope.TOTALS), (0.5, CapacityScope.TOTALS)]
+    assert [tick for tick, scope in told if scope is CapacityScope.NODES] == [5.0, 10.0]
     assert len(told) == 40
 
 
 def test_a_rise_is_told_at_once_while_a_class_waits() -> None:
     """The leader learns of it after one short interval, and hears of the same rise only once before its time."""
-    pace = CapacityThrottle(SETTINGS, 0.0)
-    assert pace.next_word(0.01, rise=7, is_awaited=True) is Word.NOTHING
-    assert pace.next_word(0.05, rise=7, is_awaited=True) is Word.TOTALS
-    assert words(pace, until_s=0.2, rise=7, is_awaited=True) == []
-    assert pace.next_word(0.2, rise=8, is_awaited=True) is Word.TOTALS
-    assert pace.next_word(0.25, rise=8, is_awaited=True) is Word.NOTHING
-    assert pace.next_word(0.45, rise=8, is_awaited=True) is Word.TOTALS
+    throttle = CapacityThrottle(SETTINGS, 0.0)
+    assert throttle.next_scope(0.01, rise=7, is_awaited=True) is CapacityScope.NOTHING
+    assert throttle.next_scope(0.05, rise=7, is_awaited=True) is CapacityScope.TOTALS
+    assert scopes(throttle, until_s=0.2, rise=7, is_awaited=True) == []
+    assert throttle.next_scope(0.2, rise=8, is_awaited=True) is CapacityScope.TOTALS
+    assert throttle.next_scope(0.25, rise=8, is_awaited=True) is CapacityScope.NOTHING
+    assert throttle.next_scope(0.45, rise=8, is_awaited=True) is CapacityScope.TOTALS
 
 
 def test_rises_that_come_all_the_time_are_told_once_per_short_interval() -> None:
-    """Whatever happens, there are no more words than that."""
-    pace = CapacityThrottle(ThrottleSettings(interval_s=0.25, rise_interval_s=1 / 16, node_interval_s=5.0), 0.0)
-    told = [pace.next_word(number / 1024, rise=number, is_awaited=True) for number in range(1, 1025)]
-    assert told.count(Word.TOTALS) == 16
+    """Whatever happens, there are no more messages than that."""
+    throttle = CapacityThrottle(ThrottleSettings(interval_s=0.25, rise_interval_s=1 / 16, node_interval_s=5.0), 0.0)
+    told = [throttle.next_scope(number / 1024, rise=number, is_awaited=True) for number in range(1, 1025)]
+    assert told.count(CapacityScope.TOTALS) == 16
 
 
 def test_a_rise_waits_for_the_interval_when_nobody_waits_for_it() -> None:
     """Only a class that waits makes rises urgent."""
-    assert CapacityThrottle(SETTINGS, 0.04).next_word(0.1, rise=8, is_awaited=False) is Word.NOTHING
+    assert CapacityThrottle(SETTINGS, 0.04).next_scope(0.1, rise=8, is_awaited=False) is CapacityScope.NOTHING
 
 
 @pytest.mark.parametrize(

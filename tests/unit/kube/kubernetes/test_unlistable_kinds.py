@@ -48,7 +48,7 @@ async def test_kind_that_is_refused_is_told_as_unlistable_until_it_is_not(lab: F
 async def test_watch_without_a_right_goes_on_and_lists_anew_once_it_has_it(
     lab: FakeKubeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All else is followed; what changed meanwhile of the hidden kind only a list can tell."""
+    """All else is followed; what changed meanwhile of the unlistable kind only a list can tell."""
     monkeypatch.setattr(kinds, "FIRST_PAUSE_S", 0.05)
     cluster = lab.open("one")
     await cluster.create_objects(make_create_batch([(11, 1)], bag=make_bag(SECRET, make_pod()), objects=2))

@@ -87,7 +87,7 @@ class LeaderMachine:
         epoch: Epoch, taken by the shell.
         settings: When rounds begin, and limits.
         rng: The term's chance.
-        observer: Is told phases and times, for figures.
+        observer: Is told phases and times, for gauges.
         decision_profile: Filters and scores of the decision phase; those that the settings name if None.
     """
 

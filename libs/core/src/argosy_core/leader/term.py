@@ -41,7 +41,7 @@ class Phase(StrEnum):
 
 
 class Observer(Protocol):
-    """Is told what a term does, for figures; answers nothing and changes nothing."""
+    """Is told what a term does, for gauges; answers nothing and changes nothing."""
 
     def enter(self, phase: Phase) -> None:
         """Take note that a phase begins."""

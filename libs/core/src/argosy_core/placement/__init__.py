@@ -1,7 +1,7 @@
 """Placement: sampling and MultiBind on the sampler, decision on the leader."""
 
 from argosy_core.placement.candidates import CandidatePool, DecisionProfile
-from argosy_core.placement.capacity_throttle import CapacityThrottle, ThrottleSettings, Word
+from argosy_core.placement.capacity_throttle import CapacityScope, CapacityThrottle, ThrottleSettings
 from argosy_core.placement.decision import Decider, Decision, decide
 from argosy_core.placement.messages import (
     CommitReply,
@@ -21,6 +21,7 @@ __all__ = [
     "ANY_KIND",
     "KIND_BITS",
     "CandidatePool",
+    "CapacityScope",
     "CapacityThrottle",
     "CommitOutcome",
     "CommitReply",
@@ -36,7 +37,6 @@ __all__ = [
     "SamplerSession",
     "ThrottleSettings",
     "WaitReason",
-    "Word",
     "commit",
     "decide",
     "release",

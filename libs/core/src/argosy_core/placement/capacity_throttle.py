@@ -2,8 +2,8 @@
 
 Totals are told at most once per interval, and what single nodes have left, which interests people only, far more
 rarely. But a class that was answered for want of nodes waits at the leader until the sampler says that it fits: while a
-class waits, the first rise after the last word is looked at after a short time. So a class that waits loses little, and
-a cluster on which nothing waits costs no message more.
+class waits, the first rise after the last message is looked at after a short time. So a class that waits loses little,
+and a cluster on which nothing waits costs no message more.
 
 Source: design section 5, "Round" 2; seed 000 "Sampling Phase".
 """
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-__all__ = ["CapacityThrottle", "ThrottleSettings", "Word"]
+__all__ = ["CapacityScope", "CapacityThrottle", "ThrottleSettings"]
 
 
 _LEAST_PAUSE_S: Final = 0.001
 
 
-class Word(Enum):
+class CapacityScope(Enum):
     """What to tell now."""
 
     NOTHING = 0
@@ -33,7 +33,7 @@ class Word(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleSettings:
-    """Least times between words, seconds."""
+    """Least times between messages, seconds."""
 
     interval_s: float
     """Between totals."""
@@ -59,7 +59,7 @@ class CapacityThrottle:
         self._told_rise = 0
 
     def pause_s(self, now_s: float, *, is_awaited: bool) -> float:
-        """Return how long to wait before `next_word` is asked, seconds; until a class begins to wait if none does.
+        """Return how long to wait before `next_scope` is asked, seconds; until a class begins to wait if none does.
 
         Args:
             now_s: Now.
@@ -69,7 +69,7 @@ class CapacityThrottle:
         due_s = min(self._totals_s + settings.interval_s, self._nodes_s + settings.node_interval_s) - now_s
         return max(min(due_s, settings.rise_interval_s) if is_awaited else due_s, _LEAST_PAUSE_S)
 
-    def next_word(self, now_s: float, *, rise: int, is_awaited: bool) -> Word:
+    def next_scope(self, now_s: float, *, rise: int, is_awaited: bool) -> CapacityScope:
         """Return what to tell now; it counts as told.
 
         Args:
@@ -79,14 +79,14 @@ class CapacityThrottle:
         """
         settings = self._settings
         if now_s >= self._nodes_s + settings.node_interval_s:
-            word = Word.NODES
+            scope = CapacityScope.NODES
         elif now_s >= self._totals_s + settings.interval_s or (
             is_awaited and rise != self._told_rise and now_s >= self._totals_s + settings.rise_interval_s
         ):
-            word = Word.TOTALS
+            scope = CapacityScope.TOTALS
         else:
-            return Word.NOTHING
+            return CapacityScope.NOTHING
         self._totals_s, self._told_rise = now_s, rise
-        if word is Word.NODES:
+        if scope is CapacityScope.NODES:
             self._nodes_s = now_s
-        return word
+        return scope

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ClusterServiceStub(object):
-    """Clusters. Served by every API replica; live figures come from the pool's leader.
+    """Clusters. Served by every API replica; what is there now comes from the pool's leader.
     """
 
     def __init__(self, channel):
@@ -93,7 +93,7 @@ class ClusterServiceStub(object):
 
 
 class ClusterServiceServicer(object):
-    """Clusters. Served by every API replica; live figures come from the pool's leader.
+    """Clusters. Served by every API replica; what is there now comes from the pool's leader.
     """
 
     def ListClusters(self, request, context):
@@ -241,7 +241,7 @@ def add_ClusterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ClusterService(object):
-    """Clusters. Served by every API replica; live figures come from the pool's leader.
+    """Clusters. Served by every API replica; what is there now comes from the pool's leader.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ClusterServiceStub:
-    """Clusters. Served by every API replica; live figures come from the pool's leader."""
+    """Clusters. Served by every API replica; what is there now comes from the pool's leader."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -60,7 +60,7 @@ class ClusterServiceStub:
 
 @_typing.type_check_only
 class ClusterServiceAsyncStub(ClusterServiceStub):
-    """Clusters. Served by every API replica; live figures come from the pool's leader."""
+    """Clusters. Served by every API replica; what is there now comes from the pool's leader."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListClusters: _aio.UnaryUnaryMultiCallable[_cluster_pb2.ListClustersRequest, _cluster_pb2.ListClustersResponse]  # type: ignore[assignment]
@@ -89,7 +89,7 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Declares a cluster gone for good: its runs are lost and their jobs queued again. Only for clusters not connected."""
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Clusters. Served by every API replica; live figures come from the pool's leader."""
+    """Clusters. Served by every API replica; what is there now comes from the pool's leader."""
 
     @_abc_1.abstractmethod
     def ListClusters(

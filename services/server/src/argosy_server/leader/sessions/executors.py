@@ -35,7 +35,7 @@ __all__ = ["ExecutorService", "SyncSession"]
 
 
 class SyncSession(Outbox[executor_pb2.SyncResponse]):
-    """One executor's stream, with the mirror of the spec bodies it holds."""
+    """One executor's stream, with a list of the spec bodies that it holds."""
 
     def __init__(self, key: Session) -> None:
         """Start with an executor that holds no specs."""
