@@ -230,21 +230,6 @@ class Reflector(Generic[T]):
             return self._listed[version]
         return next((reached for drawn, reached in reversed(self._marks) if drawn <= version), None)
 
-    def join(self, version: int, wake: Callable[[], None]) -> Reader[T]:
-        """Return a new reader that goes on from a version; its `stop` must follow.
-
-        Args:
-            version: As the port gave it out.
-            wake: Called when there is something to take.
-
-        Raises:
-            ApiFailure: It is not known what the version stands for (410).
-        """
-        start = self.start_of(version)
-        if start is None:
-            raise ApiFailure(GONE, f"version {version} is not known to this process any more; list again")
-        return self.join_at(start, wake)
-
     def join_at(self, start: int, wake: Callable[[], None]) -> Reader[T]:
         """Return a new reader that goes on from a resource version; its `stop` must follow."""
         self.read(None)  # if the watch has ended, that is not about this reader
