@@ -118,6 +118,26 @@ async def test_rows_without_a_spec_are_told_and_all_others_are_sent() -> None:
     assert not session.closed.is_set()
 
 
+async def test_labels_and_annotations_are_sent_in_messages_that_an_executor_takes() -> None:
+    """Those of a message's own rows, each once, and no more than its limit: a large message would end every session."""
+    sender, session = new_sender(), new_session()
+    texts = tuple(bytes([97 + number]) * (BODY_BYTES_PER_MESSAGE // 4) for number in range(8))
+    index = np.array([0, -1, 1, 1, 2, 3, 4, 5, 6, 7, 0], np.int32)
+    rows = rows_of("a" * index.size)
+    sender.put(replace(rows, metadata=texts, metadata_index=index), session)
+
+    await run_until(sender, lambda: sum(len(rows.handle_column) for rows in sent_rows(session)) == index.size * 8)
+
+    sent, told = sent_rows(session), []
+    for message in sent:
+        places = np.frombuffer(message.metadata_column, "<i4").tolist()
+        assert sorted(set(places) - {-1}) == list(range(len(message.metadata)))
+        told += [message.metadata[place] if place >= 0 else b"" for place in places]
+    assert told == [texts[place] if place >= 0 else b"" for place in index.tolist()]
+    assert max(sum(map(len, message.metadata)) for message in sent) <= BODY_BYTES_PER_MESSAGE
+    assert not session.closed.is_set()
+
+
 async def test_rows_that_cannot_be_sent_end_that_clusters_session_only() -> None:
     """What nobody foresaw is one cluster's trouble, and the next cluster gets its rows."""
     sender, broken, sound = new_sender(), new_session("c1"), new_session("c2")

@@ -6,7 +6,7 @@ Source: design section 5, "Sync" ("rows it does not have come down with each spe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 ROWS_PER_MESSAGE = 5_000
 """Rows in one message, so that no message comes near the limit with specs of a usual size."""
 BODY_BYTES_PER_MESSAGE = 2 << 20
-"""Bytes of spec bodies in one message."""
+"""Bytes of spec bodies and of jobs' labels and annotations in one message."""
 WAITING_LIMIT = 1_000
 """Batches that may wait for all clusters together."""
 
@@ -96,12 +96,15 @@ class RowSender:
         session.send(executor_pb2.SyncResponse(stops=stops))
 
     async def _send_rows(self, rows: ExecutorRows, session: SyncSession, traceparent: str = "") -> None:
-        """Send rows in parts whose spec bodies fit a message."""
+        """Send rows in parts whose spec bodies, labels and annotations fit a message."""
+        metadata_bytes = [len(text) for text in rows.metadata]
         for start in range(0, len(rows.handle), ROWS_PER_MESSAGE):
             part = np.arange(start, min(start + ROWS_PER_MESSAGE, len(rows.handle)))
             used = [rows.specs[index].hash for index in dict.fromkeys(rows.spec[part].tolist())]
             bodies = await self._read_bodies(rows, session.specs.missing(used))
-            for piece in _pieces(rows.spec[part], [len(bodies.get(spec.hash, b"")) for spec in rows.specs]):
+            body_bytes = [len(bodies.get(spec.hash, b"")) for spec in rows.specs]
+            tables = (rows.spec[part], body_bytes), (rows.metadata_index[part], metadata_bytes)
+            for piece in _pieces(part.size, tables):
                 await self._send_piece(rows, part[piece], bodies, session, traceparent=traceparent)
 
     async def _read_bodies(self, rows: ExecutorRows, hashes: list[bytes]) -> dict[bytes, bytes]:
@@ -147,6 +150,7 @@ class RowSender:
             if not lost.all():
                 await self._send_piece(rows, part[~lost[spec]], bodies, session, traceparent=traceparent)
             return
+        metadata, metadata_index = _used(rows.metadata, rows.metadata_index[part])
         message = executor_pb2.ObjectRows(
             handle_column=pack_column(rows.handle[part], "int64"),
             attempt_column=pack_column(rows.attempt[part], "int32"),
@@ -154,13 +158,13 @@ class RowSender:
             id_high_column=pack_column(rows.id_high[part], "int64"),
             spec_column=pack_column(spec, "int32"),
             node_column=pack_column(rows.node[part], "int32"),
-            metadata_column=pack_column(rows.metadata_index[part], "int32"),
+            metadata_column=pack_column(metadata_index, "int32"),
             owner_column=pack_column(rows.owner[part], "int32"),
             seen_column=pack_column(rows.seen[part], "int8") if has_true(rows.seen[part]) else b"",
             spec_hashes=hashes,
             spec_bodies=session.specs.send(hashes, bodies.__getitem__),
             nodes=rows.nodes,
-            metadata=rows.metadata,
+            metadata=metadata,
             owners=[executor_pb2.Owner(queue=queue, job_set=job_set) for queue, job_set in rows.owners],
             traceparent=traceparent,
             traced=self._traced(rows.handle[part]),
@@ -185,19 +189,36 @@ class RowSender:
         )
 
 
-def _pieces(spec: Int32s, body_bytes: list[int]) -> list[slice]:
-    """Return consecutive slices of rows whose spec bodies together stay near the limit of a message."""
-    if sum(body_bytes) <= BODY_BYTES_PER_MESSAGE:
-        return [slice(0, len(spec))]
+def _used(texts: Sequence[bytes], index: Int32s) -> tuple[list[bytes], Int32s]:
+    """Return the texts that some rows have, and each row's index into them; -1 stays none."""
+    places, found = distinct(index[index >= 0])
+    used = np.full(index.size, -1, np.int32)
+    used[index >= 0] = found
+    return [texts[place] for place in places.tolist()], used
+
+
+def _pieces(count: int, tables: Sequence[tuple[Int32s, Sequence[int]]]) -> list[slice]:
+    """Return consecutive slices of rows whose texts together stay near the limit of a message.
+
+    Args:
+        count: Rows.
+        tables: Each row's index into some texts, -1 for none, and the size of each text; a text is sent once a slice.
+    """
+    if sum(sum(sizes) for _, sizes in tables) <= BODY_BYTES_PER_MESSAGE:
+        return [slice(0, count)]
+    indices = [(index.tolist(), sizes) for index, sizes in tables]
     pieces, start, size_bytes = [], 0, 0
-    seen: set[int] = set()
-    for position, index in enumerate(spec.tolist()):
-        added = 0 if index in seen else body_bytes[index]
+    seen: set[tuple[int, int]] = set()
+    for position in range(count):
+        needs = {
+            (table, index[position]): sizes for table, (index, sizes) in enumerate(indices) if index[position] >= 0
+        }
+        added = sum(sizes[key[1]] for key, sizes in needs.items() if key not in seen)
         if size_bytes + added > BODY_BYTES_PER_MESSAGE and position > start:
             pieces.append(slice(start, position))
             start, size_bytes, seen = position, 0, set()
-            added = body_bytes[index]
-        seen.add(index)
+            added = sum(sizes[key[1]] for key, sizes in needs.items())
+        seen.update(needs)
         size_bytes += added
-    pieces.append(slice(start, len(spec)))
+    pieces.append(slice(start, count))
     return pieces
