@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ class SlowStore:
         self.let_go = threading.Event()
         self.loop = asyncio.get_running_loop()
 
-    def read_changes(self, limit: int) -> list[tuple[int, bytes]]:
+    def read_changes(self, limit: int, is_new: Callable[[int], bool]) -> list[tuple[int, bytes]]:
         """Return what is visible now, later."""
         seen = self.visible[:limit]
         self.loop.call_soon_threadsafe(self.began.set)

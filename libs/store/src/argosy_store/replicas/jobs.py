@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from argosy_core.errors import OutOfRange
+from argosy_core.errors import InvalidRequest, OutOfRange
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_store.postgres.connection import StoreConnection
 from argosy_store.postgres.pool import Connections
@@ -51,6 +51,29 @@ _LOOKED_AT_FIRST: Final = 10
 """How many times the jobs of a page the first window looks at, where not every job is meant."""
 _MAX_WINDOWS: Final = 8
 """Most windows that one page looks at: some hundred milliseconds if none of their jobs is meant."""
+_PAGE_BYTES: Final = 2 << 20
+"""Labels and annotations of the jobs of a page; a client that sets nothing takes messages of 4 MiB."""
+_BATCH_BYTES: Final = 32 << 20
+"""Labels and annotations of jobs that are asked for by their ids."""
+_READ_METADATA: Final = (
+    "SELECT hash, bytes, CASE WHEN sum(bytes) OVER (ORDER BY place) <= %(most)s THEN labels END,"
+    " CASE WHEN sum(bytes) OVER (ORDER BY place) <= %(most)s THEN annotations END"
+    " FROM (SELECT n.place, m.*, octet_length(m.labels::text) + octet_length(m.annotations::text) AS bytes"
+    " FROM unnest(%(hashes)s::uuid[]) WITH ORDINALITY AS n (hash, place) JOIN job_metadata m USING (hash)) found"
+    " ORDER BY place"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    """Labels and annotations of jobs."""
+
+    size_bytes: int
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
+_NO_METADATA: Final = _Metadata(0, {}, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +101,31 @@ class JobCalls:
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._connections.read() as connection:
-            found = _read_jobs(connection, [jobs.c.handle == handle], limit=1, with_spec=True)
+            found, _ = _read_jobs(connection, [jobs.c.handle == handle], limit=1, with_spec=True)
         if not found or found[0].spec_body is None:
             return found[0] if found else None
         return replace(found[0], spec_body=open_body(self._seal, found[0].spec_hash, found[0].spec_body))
 
-    def get_jobs(self, handles: Sequence[int]) -> list[JobRecord]:
+    def get_jobs(self, handles: Sequence[int], *, with_metadata: bool = True) -> list[JobRecord]:
         """Return jobs with their runs, without their specs, ascending; handles that name none are left out.
 
+        Args:
+            handles: Whose.
+            with_metadata: Whether labels and annotations are wanted; else there are none.
+
         Raises:
+            InvalidRequest: What the jobs are labelled and annotated with is more than an answer may hold.
             BackendUnavailable: Postgres cannot be reached.
         """
+        meant = [jobs.c.handle == sa.any_(bigint_array(handles))]
+        most_bytes = _BATCH_BYTES if with_metadata else None
         with self._connections.read() as connection:
-            return _read_jobs(connection, [jobs.c.handle == sa.any_(bigint_array(handles))], limit=len(handles))
+            found, left_bytes = _read_jobs(connection, meant, limit=len(handles), most_bytes=most_bytes)
+        if left_bytes < 0:
+            raise InvalidRequest(
+                f"labels and annotations of these jobs are more than {_BATCH_BYTES >> 20} MiB; ask for fewer at once"
+            )
+        return found
 
     def queues_of(self, handles: Sequence[int]) -> dict[str, str]:
         """Return the names of jobs' queues by the jobs' ids; handles that name no job are left out.
@@ -123,7 +158,8 @@ class JobCalls:
     ) -> JobPage:
         """Return jobs with their runs in submit order or against it, those that follow a handle; 0 for the first.
 
-        A page looks at a bounded number of jobs, so where few are meant it may hold fewer than asked for, or none.
+        A page looks at a bounded number of jobs, so where few are meant it may hold fewer than asked for, or none; and
+        it holds fewer where their labels and annotations are large.
 
         Raises:
             DeadlineExceeded: It took too long all the same.
@@ -132,6 +168,7 @@ class JobCalls:
         conditions = filter_conditions(job_filter)
         size = min(limit * _LOOKED_AT_FIRST if job_filter.needs_rows else limit, WINDOW)
         found: list[JobRecord] = []
+        left_bytes = _PAGE_BYTES
         with self._connections.read() as connection, by_index(connection):
             windows = read_windows(
                 connection, job_filter, after_handle=after_handle, newest_first=newest_first, size=size
@@ -139,8 +176,11 @@ class JobCalls:
             for number, window in enumerate(windows, 1):
                 if window.handles:
                     meant = [*window_conditions(window.handles), *conditions]
-                    found += _read_jobs(connection, meant, limit=limit - len(found), newest_first=newest_first)
-                if len(found) >= limit:
+                    more, left_bytes = _read_jobs(
+                        connection, meant, limit=limit - len(found), newest_first=newest_first, most_bytes=left_bytes
+                    )
+                    found += more
+                if len(found) >= limit or left_bytes < 0:
                     return JobPage(jobs=tuple(found), next_handle=found[-1].handle)
                 if number == _MAX_WINDOWS:
                     return JobPage(jobs=tuple(found), next_handle=window.last_handle)
@@ -291,16 +331,19 @@ def _read_jobs(
     limit: int,
     with_spec: bool = False,
     newest_first: bool = False,
-) -> list[JobRecord]:
-    """Return jobs in handle order, or against it, with their runs."""
+    most_bytes: int | None = _PAGE_BYTES,
+) -> tuple[list[JobRecord], int]:
+    """Return jobs in handle order, or against it, with their runs, and how many bytes are left for more.
+
+    Fewer than 0 are left if labels and annotations are more than `most_bytes`: then the last jobs are not among them,
+    but one job is. None reads no labels and annotations.
+    """
     statement = (
         sa.select(
             jobs,
             state_expression().label("derived"),
             queues.c.name.label("queue"),
             job_sets.c.name.label("job_set"),
-            job_metadata.c.labels,
-            job_metadata.c.annotations,
             scheduling_classes.c.definition,
         )
         .join(queues, queues.c.queue_id == jobs.c.queue_id)
@@ -314,8 +357,12 @@ def _read_jobs(
     cursor = connection.select(statement)
     names = [column.name for column in cursor.description or ()]
     rows = [dict(zip(names, row, strict=True)) for row in cursor]
+    metadata: dict[uuid.UUID, _Metadata] = {}
+    left_bytes = 0
+    if most_bytes is not None:
+        metadata, rows, left_bytes = _read_metadata(connection, rows, most_bytes)
     by_job = _read_runs(connection, [row["handle"] for row in rows])
-    return [
+    records = [
         JobRecord(
             handle=row["handle"],
             job_id=str(row["job_id"]),
@@ -331,8 +378,8 @@ def _read_jobs(
             reason=row["reason"],
             cancel_requested=row["cancel_requested"] == 1,
             client_id=row["client_id"],
-            labels=row["labels"] or {},
-            annotations=row["annotations"] or {},
+            labels=metadata.get(row["metadata_hash"], _NO_METADATA).labels,
+            annotations=metadata.get(row["metadata_hash"], _NO_METADATA).annotations,
             lifetime_s=row["lifetime_s"],
             time_limit_s=row["time_limit_s"],
             estimate_s=row["estimate_s"],
@@ -346,6 +393,25 @@ def _read_jobs(
         )
         for row in rows
     ]
+    return records, left_bytes
+
+
+def _read_metadata(
+    connection: StoreConnection, rows: list[dict[str, Any]], most_bytes: int
+) -> tuple[dict[uuid.UUID, _Metadata], list[dict[str, Any]], int]:
+    """Return labels and annotations by their hash, the jobs whose ones stay within a size, and what is left of it."""
+    hashes = list(dict.fromkeys(row["metadata_hash"] for row in rows if row["metadata_hash"] is not None))
+    if not hashes:
+        return {}, rows, most_bytes
+    # A single one is read however large it is: it was bounded when it came.
+    cursor = connection.execute(_READ_METADATA, {"hashes": hashes, "most": max(most_bytes, _PAGE_BYTES)})
+    found = {row[0]: _Metadata(row[1], row[2] or {}, row[3] or {}) for row in cursor}
+    left_bytes = most_bytes
+    for place, row in enumerate(rows):
+        left_bytes -= found.get(row["metadata_hash"], _NO_METADATA).size_bytes
+        if left_bytes < 0 and place:
+            return found, rows[:place], -1
+    return found, rows, max(left_bytes, 0)
 
 
 def _read_runs(connection: StoreConnection, handles: Sequence[int]) -> dict[int, list[RunRecord]]:

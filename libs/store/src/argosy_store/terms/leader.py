@@ -11,7 +11,7 @@ Source: design section 5, "Ingest" and "Leader lost"; section 7, invariant 9.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -49,9 +49,14 @@ _MOVE: Final = "UPDATE pools SET log_position = $2::bigint WHERE pool = $1::text
 _MOVE_STATE: Final = "UPDATE pools SET log_position = $2::bigint, round_state = $3::bytea WHERE pool = $1::text"
 _STATE: Final = "UPDATE pools SET round_state = $2::bytea WHERE pool = $1::text"
 _READ_CHANGES: Final = (
+    "SELECT id, octet_length(payload),"
+    " CASE WHEN sum(octet_length(payload)) OVER (ORDER BY id) <= $3::bigint THEN payload END FROM ("
     "SELECT id, payload FROM changes c WHERE pool = $1::text AND NOT EXISTS (SELECT FROM suspects s"
-    " WHERE s.pool = c.pool AND s.kind = 'change' AND s.key = c.id::text) ORDER BY id LIMIT $2::bigint"
+    " WHERE s.pool = c.pool AND s.kind = 'change' AND s.key = c.id::text) ORDER BY id LIMIT $2::bigint) n ORDER BY id"
 )
+_READ_PAYLOADS: Final = "SELECT id, payload FROM changes WHERE pool = $1::text AND id = ANY ($2::bigint[]) ORDER BY id"
+_CHANGES_BYTES: Final = 32 << 20
+"""Bytes of changes that are read at once; one that is larger is read alone."""
 _READ_SPECS: Final = (
     "SELECT s.day, s.hash, s.body, s.layout FROM unnest($1::integer[], $2::uuid[]) AS n (day, hash)"
     " JOIN job_specs s ON s.day = n.day AND s.hash = n.hash"
@@ -111,21 +116,44 @@ class LeaderStore:
         """
         self._election.resign(epoch, log)
 
-    def read_changes(self, limit: int) -> list[tuple[int, bytes]]:
-        """Return up to `limit` visible changes of the pool in id order, but those that ended a term.
+    def read_changes(
+        self, limit: int, is_new: Callable[[int], bool] = lambda _: True, *, most_bytes: int = _CHANGES_BYTES
+    ) -> list[tuple[int, bytes]]:
+        """Return the first new ones of up to `limit` visible changes of the pool in id order.
 
         A change that commits late may have a lower id than one read before, so callers keep no cursor: they delete what
-        they took.
+        they took, and say what they hold until then. Changes that ended a term are left out.
+
+        Args:
+            limit: Changes that are looked at.
+            is_new: Returns whether the caller lacks a change.
+            most_bytes: Size of what is returned, so that no backlog costs more memory than that; at least one is.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._reader.use() as connection:
-            result = connection.bulk(_READ_CHANGES, scalar(TEXT, self._pool), scalar(INT8, limit))
-            return [
-                (int.from_bytes(result.get_value(row, 0) or b"", "big"), result.get_value(row, 1) or b"")
-                for row in range(result.ntuples)
-            ]
+            result = connection.bulk(
+                _READ_CHANGES, scalar(TEXT, self._pool), scalar(INT8, limit), scalar(INT8, most_bytes)
+            )
+            found: dict[int, bytes | None] = {}
+            size_bytes = 0
+            for row in range(result.ntuples):
+                change_id, size = (int.from_bytes(result.get_value(row, place) or b"", "big") for place in (0, 1))
+                if not is_new(change_id):
+                    continue
+                size_bytes += size
+                if found and size_bytes > most_bytes:
+                    break
+                found[change_id] = result.get_value(row, 2)
+            behind = [change_id for change_id, payload in found.items() if payload is None]
+            if behind:  # what the caller holds came before them
+                result = connection.bulk(_READ_PAYLOADS, scalar(TEXT, self._pool), array(INT8, behind))
+                found |= {
+                    int.from_bytes(result.get_value(row, 0) or b"", "big"): result.get_value(row, 1)
+                    for row in range(result.ntuples)
+                }
+        return [(change_id, payload) for change_id, payload in found.items() if payload is not None]
 
     def apply(self, epoch: int, effects: Effects) -> AppliedEffects:
         """Write everything in one transaction.

@@ -162,11 +162,11 @@ def _change_request_by_ids(
     handles = read_ids(change_request.job_ids or (), field="jobs.ids")
     meant: list[int] = []
     unknown: list[str] = []
-    sample: list[JobRecord] = []
     wanted = list(handles.items())
     for start in range(0, len(wanted), _LOOK_UP_COUNT):
         part = wanted[start : start + _LOOK_UP_COUNT]
-        records = {record.handle: record for record in store.get_jobs([handle for _, handle in part])}
+        found = store.get_jobs([handle for _, handle in part], with_metadata=False)
+        records = {record.handle: record for record in found}
         for job_id, handle in part:
             record = records.get(handle)
             # The handle alone leads to the row; the rest of the id must fit too.
@@ -178,8 +178,7 @@ def _change_request_by_ids(
                 unknown.append(job_id)
             elif record.state in _meant(change_request.kind):
                 meant.append(handle)
-                if len(sample) < _SAMPLE_COUNT:
-                    sample.append(record)
+    sample = store.get_jobs(meant[:_SAMPLE_COUNT]) if meant else []
     count = len(meant)
     if meant and not change_request.is_preview:
         count = _set(store, change_request, meant)

@@ -75,7 +75,7 @@ class ChangeReader:
 
     async def read(self, limit: int, *, tells_none: bool = True) -> None:
         """Read up to `limit` rows and hand in those that the machine does not hold; if none, only if `tells_none`."""
-        rows = await asyncio.to_thread(self._store.read_changes, limit)
+        rows = await asyncio.to_thread(self._store.read_changes, limit, self._machine.is_new)
         decoded = [_decode(row_id, payload) for row_id, payload in rows if self._machine.is_new(row_id)]
         if decoded:
             self.last_change_s = time.monotonic()
