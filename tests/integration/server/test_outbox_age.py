@@ -13,6 +13,7 @@ from argosy_runtime.metrics import METRICS_REGISTRY
 from argosy_server.outbox_age import show_outbox_age
 from argosy_store.postgres.connection import MAINTENANCE_SETTINGS, connect
 from argosy_store.terms.outbox import EventOutbox
+from argosy_testkit.postgres import set_database_time
 
 NOW_US = 1_000_000_000
 INSERT = "INSERT INTO event_outbox (pool, create_time_us, payload) VALUES ('other', %s, '')"
@@ -27,7 +28,7 @@ def shown(pool: str) -> float | None:
 async def showing(url: str) -> AsyncIterator[None]:
     """Show the age in the background."""
     outbox = EventOutbox(url, "other")
-    task = asyncio.ensure_future(show_outbox_age(outbox, "other", clock_us=lambda: NOW_US, interval_s=0.01))
+    task = asyncio.ensure_future(show_outbox_age(outbox, "other", interval_s=0.01))
     try:
         yield
     finally:
@@ -38,13 +39,14 @@ async def showing(url: str) -> AsyncIterator[None]:
 
 
 async def test_age_of_the_oldest_row_is_shown_and_nothing_waits_afterwards(database_url: str) -> None:
-    """It is the first row that counts; a pool without rows has an age of nothing."""
+    """It is the first row that counts, by the database's clock; a pool without rows has an age of nothing."""
 
     async def until(age_s: float) -> None:
         async with asyncio.timeout(50):
             while shown("other") != age_s:  # noqa: ASYNC110 - nothing tells of a gauge
                 await asyncio.sleep(0.01)
 
+    set_database_time(database_url, NOW_US)
     with connect(database_url, MAINTENANCE_SETTINGS) as connection:
         async with showing(database_url):
             await until(0.0)

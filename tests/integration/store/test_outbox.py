@@ -68,15 +68,18 @@ def test_events_are_given_out_in_the_order_of_their_transactions(
     assert outbox.read(10).ids == ()
 
 
-def test_oldest_row_says_since_when_events_wait(world: StoreWorld, outbox: EventOutbox, leader: LeaderStore) -> None:
-    """What is relayed waits no more; nothing waits where nothing is left."""
-    assert outbox.oldest_us() is None
-    for number, later_us in ((1, 0), (2, 7)):
+def test_oldest_row_says_for_how_long_events_wait(world: StoreWorld, outbox: EventOutbox, leader: LeaderStore) -> None:
+    """By the database's clock, whatever that of the machine says; what is relayed waits no more."""
+    set_database_time(world.url, world.day * DAY_US + 90_000_000)
+    assert outbox.oldest_age_s() is None
+    for number, later_us in ((1, 0), (2, 7_000_000), (3, 99_000_000)):
         row = replace(_row(world, b"a", first=number, last=number), create_time_us=world.day * DAY_US + later_us)
         leader.apply(world.epoch, Effects(events=[row]))
-    assert outbox.oldest_us() == world.day * DAY_US
-    outbox.delete(outbox.read(1).ids)
-    assert outbox.oldest_us() == world.day * DAY_US + 7
+    ages = []
+    while (age_s := outbox.oldest_age_s()) is not None:
+        ages.append(age_s)
+        outbox.delete(outbox.read(1).ids)
+    assert ages == [90.0, 83.0, 0.0]
 
 
 def test_nothing_is_noted_where_events_are_not_relayed(world: StoreWorld, outbox: EventOutbox) -> None:

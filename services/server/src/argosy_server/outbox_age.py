@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Callable
 from typing import Final
 
 from argosy_core.errors import ArgosyError
@@ -24,7 +22,6 @@ async def show_outbox_age(
     outbox: EventOutbox,
     pool: str,
     *,
-    clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     interval_s: float = _INTERVAL_S,
 ) -> None:
     """Set `argosy_outbox_oldest_seconds` for ever.
@@ -32,12 +29,11 @@ async def show_outbox_age(
     Args:
         outbox: The pool's outbox.
         pool: Pool.
-        clock_us: Microseconds since the Unix epoch.
         interval_s: Time between two looks.
     """
     gauge = METRICS.outbox_oldest_seconds.labels(pool)
     while True:
         with contextlib.suppress(ArgosyError):  # the leader itself tells of a database that is away
-            oldest_us = await asyncio.to_thread(outbox.oldest_us)
-            gauge.set(0.0 if oldest_us is None else max(0.0, (clock_us() - oldest_us) / 1e6))
+            age_s: float | None = await asyncio.to_thread(outbox.oldest_age_s)
+            gauge.set(age_s or 0.0)
         await asyncio.sleep(interval_s)

@@ -35,7 +35,7 @@ _DAY_US: Final = 86_400_000_000
 _REFERENCE: Final = np.dtype([("job_set_id", "<i8"), ("first_number", "<i8"), ("day", "<i4")])
 _INSERT: Final = "INSERT INTO event_outbox (pool, create_time_us, payload) VALUES ($1::text, $2::bigint, $3::bytea)"
 _READ: Final = "SELECT id, payload FROM event_outbox WHERE pool = %s ORDER BY id LIMIT %s"
-_OLDEST: Final = "SELECT create_time_us FROM event_outbox WHERE pool = %s ORDER BY id LIMIT 1"
+_OLDEST: Final = "SELECT argosy_now_us() - create_time_us FROM event_outbox WHERE pool = %s ORDER BY id LIMIT 1"
 _READ_EVENTS: Final = (
     "SELECT e.first_number, e.payload, q.name, s.name FROM"
     " unnest($1::integer[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS n (day, job_set_id, first_number, place)"
@@ -125,15 +125,15 @@ class EventOutbox:
             ids=tuple(int(row[0]) for row in rows), events=tuple(events), missing_count=len(references) - len(events)
         )
 
-    def oldest_us(self) -> int | None:
-        """Return when the oldest row was written, microseconds since the Unix epoch; None if nothing waits.
+    def oldest_age_s(self) -> float | None:
+        """Return for how long the oldest row has waited, by the database's clock; None if nothing waits.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._line.use() as connection:
             row = connection.execute(_OLDEST, [self._pool]).fetchone()
-        return None if row is None else int(row[0])
+        return None if row is None else max(int(row[0]), 0) / 1e6
 
     def delete(self, ids: Sequence[int]) -> None:
         """Delete rows whose events were published.

@@ -177,6 +177,9 @@ class LeaderView(Protocol):
     def standings(self, handles: Sequence[int]) -> dict[int, tuple[JobStage, WaitReason]]:
         """Return where jobs stand and what they wait for, by handle, of those that are in memory."""
 
+    def now_s(self) -> float:
+        """Return the time by which the memory goes, seconds since the Unix epoch; no machine's own clock says it."""
+
     async def fork(self) -> PoolState:
         """Return a copy of the memory as it is between two rounds, to try rounds on.
 

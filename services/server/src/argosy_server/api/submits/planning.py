@@ -85,20 +85,20 @@ class JobPlanning:
         try:
             async with self._turn:
                 fork = await view.fork()
-                plan = await asyncio.to_thread(_plan, fork, view.node_columns(), _items(jobs))
+                plan = await asyncio.to_thread(_plan, fork, view.node_columns(), _items(jobs), view.now_s())
         finally:
             self._waiting_count -= 1
         return _response(fork, plan, warnings)
 
 
-def _plan(fork: PoolState, nodes: Mapping[str, NodeColumns], items: tuple[PlannedItem, ...]) -> Plan:
-    """Return the plan of items on a fork; takes as long as its rounds."""
+def _plan(fork: PoolState, nodes: Mapping[str, NodeColumns], items: tuple[PlannedItem, ...], now_s: float) -> Plan:
+    """Return the plan of items on a fork, by the leader's clock; takes as long as its rounds."""
     until_s = time.monotonic() + _MOST_S
     return plan_jobs(
         fork,
         {name: NodeTable.of(columns) for name, columns in nodes.items()},
         items,
-        now_s=time.time(),
+        now_s=now_s,
         rng=np.random.default_rng(fork.round_number),
         should_stop=lambda: time.monotonic() > until_s,
     )

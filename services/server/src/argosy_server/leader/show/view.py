@@ -89,6 +89,10 @@ class LeaderMemoryView:
         """Return where jobs stand and what they wait for, by handle, of those that are in memory."""
         return standings(self._machine.state, np.array(handles, dtype=np.int64))
 
+    def now_s(self) -> float:
+        """Return the time by which the memory goes, seconds since the Unix epoch; no machine's own clock says it."""
+        return self._driver.clock.now().db_s
+
     async def fork(self) -> PoolState:
         """Return a copy of the memory as it is between two rounds, to try rounds on.
 
