@@ -161,6 +161,21 @@ async def test_policy_that_cannot_be_read_lets_nothing_through(api: Any) -> None
     assert (await api.jobs.SubmitJobs(submit("blue", manifests=(pod(),)))).job_ids
 
 
+async def test_namespaces_of_the_installation_are_no_queues(serve: Any, database_url: str) -> None:
+    """Wherever it is installed: a pod in its namespace could name the secrets of its services."""
+    async with serve(database_url, api={"reserved_namespaces": ("batch-system",)}) as api:
+        for name, namespaces in (("batch-system", ()), ("red", ("red", "batch-system"))):
+            queue = queue_pb2.Queue(name=name, namespaces=namespaces)
+            with pytest.raises(grpc.aio.AioRpcError, match="no queue may use it"):
+                await api.queues.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue))
+        queue = queue_pb2.Queue(name="batch-system", namespaces=("blue",))
+        await api.queues.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue))
+        own = pod(metadata={"namespace": "batch-system"})
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await api.jobs.SubmitJobs(submit("batch-system", manifests=(own,)))
+        assert caught.value.code() == grpc.StatusCode.PERMISSION_DENIED
+
+
 async def test_default_namespace_is_shared_only_where_nobody_is_asked_who_they_are(
     serve: Any, database_url: str, tmp_path: Path
 ) -> None:

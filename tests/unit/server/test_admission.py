@@ -16,7 +16,7 @@ from argosy.api.v1 import job_pb2
 from argosy_core.errors import AlreadyExists, ArgosyError, InvalidRequest, NotFound, NotPermitted
 from argosy_core.job.reading.spec import SpecLimits
 from argosy_runtime.validation import violations_of
-from argosy_server.api.codecs.names import is_name, is_queue_name, metadata_faults
+from argosy_server.api.codecs.names import NamespaceRules, is_name, is_queue_name, metadata_faults
 from argosy_server.api.submits.admission import AdmittedJobs, KnownQueue, admit
 from argosy_server.api.submits.specs import ReadSpec, SpecCache
 from argosy_server.api.submits.submit_items import keeps_rules, read_items
@@ -181,9 +181,12 @@ def test_admit_lets_queue_use_its_own_namespace_and_default(*, namespace: str, q
 @pytest.mark.parametrize("name", ["kube-system", "kube-public", "argosy"])
 def test_reserved_namespaces_are_no_queues(name: str) -> None:
     """Those of the clusters themselves, and ours with the credentials of services; neither by name nor by a list."""
-    assert KnownQueue.allowed_namespaces(name, (), shared=False) == frozenset()
+    assert KnownQueue.allowed_namespaces(name, (), NamespaceRules(shares_default=False)) == frozenset()
     assert KnownQueue.allowed_namespaces(name, ()) == {"default"}
     assert KnownQueue.allowed_namespaces("red", (name, "blue")) == {"blue"}
+    rules = NamespaceRules(reserved=frozenset({"batch-system"}))
+    assert KnownQueue.allowed_namespaces("batch-system", (), rules) == {"default"}
+    assert KnownQueue.allowed_namespaces("red", ("batch-system", name, "blue"), rules) == {"blue"}
 
 
 TEXTS = st.sampled_from(["", "a", "a" * 63, "a" * 64, "a" * 100, "a" * 101, "a" * 1023, "a" * 1024])

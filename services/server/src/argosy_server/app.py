@@ -34,6 +34,7 @@ from argosy_runtime.logs import get_logger
 from argosy_runtime.readiness import begin_serving, open_ports
 from argosy_server.api.access import AccessService
 from argosy_server.api.clusters import ClusterService
+from argosy_server.api.codecs.names import NamespaceRules
 from argosy_server.api.debug import DebugService
 from argosy_server.api.events import EventService
 from argosy_server.api.explanations import JobExplanations
@@ -197,7 +198,9 @@ class ServerApp:
             keep_s=config.api.queue_cache_s,
             default_limit=config.api.max_queued_count,
             level=level,
-            shares_default=config.shares_default_namespace,
+            namespaces=NamespaceRules(
+                shares_default=config.shares_default_namespace, reserved=frozenset(config.api.reserved_namespaces)
+            ),
         )
         limits = SpecLimits(rights=PodRights(level=level))
         specs = PolicySpecs(limits, max_count=config.api.spec_cache_count)

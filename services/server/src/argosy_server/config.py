@@ -59,6 +59,9 @@ class ApiSettings:
     default_namespace: Literal["auto", "shared", "own"] = "auto"
     """Whether queues that name no namespaces may use `default` besides the one of their own name: `shared` all may,
     `own` none, and `auto` none where callers are asked who they are."""
+    reserved_namespaces: tuple[str, ...] = ()
+    """Namespaces that no queue may use, besides `kube-*` and `argosy`: those in which parts of this installation run,
+    in any cluster. Their secrets are the credentials of services, and a pod there could name them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.pod_rights import PodLevel, PodRights
 from argosy_core.job.reading.queue_policy import QueuePolicy, read_queue_policy
-from argosy_server.api.codecs.names import is_queue_name
+from argosy_server.api.codecs.names import ANY_INSTALLATION, NamespaceRules, is_queue_name
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submits.admission import KnownQueue
 from argosy_store.replicas.queue_limits import QueueLimit
@@ -67,7 +67,7 @@ class QueueCache:
         keep_s: How long a queue is remembered.
         default_limit: Most waiting jobs of a queue that sets no limit.
         level: Level of pods where a policy names none.
-        shares_default: Whether queues that name no namespaces may use `default`.
+        namespaces: Which namespaces queues may use.
         clock_s: Monotonic clock.
     """
 
@@ -79,7 +79,7 @@ class QueueCache:
         keep_s: float,
         default_limit: int,
         level: PodLevel = PodLevel.BASELINE,
-        shares_default: bool = True,
+        namespaces: NamespaceRules = ANY_INSTALLATION,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start empty."""
@@ -88,7 +88,8 @@ class QueueCache:
         self._keep_s = keep_s
         self._default_limit = default_limit
         self._level = level
-        self._shares_default = shares_default
+        self.namespaces = namespaces
+        """Which namespaces queues may use."""
         self._clock_s = clock_s
         self._entries: dict[str, _Entry] = {}
         self._generation = 0
@@ -173,7 +174,7 @@ class QueueCache:
                 queue_id=row.queue_id,
                 name=row.name,
                 pool=row.pool,
-                namespaces=KnownQueue.allowed_namespaces(row.name, row.namespaces, shared=self._shares_default),
+                namespaces=KnownQueue.allowed_namespaces(row.name, row.namespaces, self.namespaces),
                 max_queued_count=row.max_queued_count or self._default_limit,
                 submit_rate_per_s=row.submit_rate_per_s,
                 policy=_read_policy(documents[name][0], self._level) if name in documents else None,

@@ -65,7 +65,7 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         check_request(request)
         queue = request.queue
         await self._check_pool(queue.pool)
-        _check_namespaces(queue.name, queue.namespaces)
+        _check_namespaces(queue.name, queue.namespaces, self._cache.namespaces.reserved)
         row = await self._threads.run(
             self._store.create_queue,
             queue.name,
@@ -113,7 +113,8 @@ class QueueService(queue_pb2_grpc.QueueServiceServicer):
         del context
         check_request(request)
         queue = request.queue
-        _check_namespaces("", queue.namespaces)  # of the name none is given out, see `allowed_namespaces`
+        # Of the name none is given out, see `allowed_namespaces`.
+        _check_namespaces("", queue.namespaces, self._cache.namespaces.reserved)
         values: dict[str, float | str | list[str] | int] = {
             "weight": queue.weight if queue.HasField("weight") else _DEFAULT_WEIGHT,
             "pool": queue.pool or self._default_pool,
@@ -245,7 +246,7 @@ def _require_edit(name: str, paths: Sequence[str]) -> None:
         raise NotPermitted(f"changing {', '.join(ours)} of a queue needs the role admin")
 
 
-def _check_namespaces(queue_name: str, namespaces: Sequence[str]) -> None:
+def _check_namespaces(queue_name: str, namespaces: Sequence[str], ours: Collection[str]) -> None:
     """Refuse the namespaces of the clusters themselves and ours; a queue that names none has the one of its name.
 
     Raises:
@@ -253,7 +254,7 @@ def _check_namespaces(queue_name: str, namespaces: Sequence[str]) -> None:
     """
     named = {f"queue.namespaces[{index}]": name for index, name in enumerate(namespaces)} or {"queue.name": queue_name}
     for field, name in named.items():
-        if is_reserved_namespace(name):
+        if is_reserved_namespace(name, ours):
             what = "is a namespace of the clusters themselves, or ours; no queue may use it"
             more = "; a queue of this name has to name others" if field == "queue.name" else ""
             raise InvalidRequest(

@@ -9,7 +9,8 @@ Source: design section 9, "Errors".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from argosy_core.errors import FieldViolation, InvalidRequest
@@ -17,8 +18,8 @@ from argosy_core.job.reading.findings import is_label_key, is_label_value, print
 from argosy_core.job.reading.policy import is_reserved_key
 from argosy_core.job.reading.scaling import SCALING_ANNOTATIONS, scaling_fault
 
-__all__ = ["NAME_RULE", "QUEUE_NAME_RULE", "amount_texts", "is_name", "is_queue_name",
-           "is_reserved_namespace", "metadata_faults"]  # fmt: skip
+__all__ = ["ANY_INSTALLATION", "NAME_RULE", "QUEUE_NAME_RULE", "NamespaceRules", "amount_texts", "is_name",
+           "is_queue_name", "is_reserved_namespace", "metadata_faults"]  # fmt: skip
 
 NAME_RULE: Final = (
     "must begin with a letter or digit and hold only letters, digits and -_.:/@+=#, with no '..' between slashes"
@@ -37,9 +38,28 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def is_reserved_namespace(name: str) -> bool:
-    """Return whether a namespace is the clusters' own, or ours, where credentials of services are."""
-    return name.startswith("kube-") or name == "argosy"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceRules:
+    """Which namespaces an installation gives to queues."""
+
+    shares_default: bool = True
+    """Whether queues that name no namespaces may use `default`."""
+    reserved: frozenset[str] = frozenset()
+    """Namespaces of the installation, which no queue may use."""
+
+
+ANY_INSTALLATION: Final = NamespaceRules()
+"""What holds where nothing is said."""
+
+
+def is_reserved_namespace(name: str, ours: Collection[str] = ()) -> bool:
+    """Return whether a namespace is the clusters' own, or ours, where credentials of services are.
+
+    Args:
+        name: Namespace.
+        ours: Where this installation is, besides `argosy`.
+    """
+    return name.startswith("kube-") or name == "argosy" or name in ours
 
 
 def is_queue_name(text: str) -> bool:

@@ -23,8 +23,10 @@ from argosy_core.job.reading.after import encode_after
 from argosy_core.job.reading.options import OPTION_NAMES, UNSET, JobOptions
 from argosy_core.job.reading.queue_policy import QueuePolicy
 from argosy_server.api.codecs.names import (
+    ANY_INSTALLATION,
     NAME_RULE,
     QUEUE_NAME_RULE,
+    NamespaceRules,
     is_name,
     is_queue_name,
     is_reserved_namespace,
@@ -64,13 +66,15 @@ class KnownQueue:
     """What its pods may do; None for the installation's policy."""
 
     @staticmethod
-    def allowed_namespaces(name: str, namespaces: Sequence[str], *, shared: bool = True) -> frozenset[str]:
+    def allowed_namespaces(
+        name: str, namespaces: Sequence[str], rules: NamespaceRules = ANY_INSTALLATION
+    ) -> frozenset[str]:
         """Return the namespaces of a queue: those given, else its own name and, if that is shared, `default`.
 
         Reserved ones are never among them, whatever a queue is called and whatever was stored once.
         """
-        wanted = namespaces or ((name, _DEFAULT_NAMESPACE) if shared else (name,))
-        return frozenset(namespace for namespace in wanted if not is_reserved_namespace(namespace))
+        wanted = namespaces or ((name, _DEFAULT_NAMESPACE) if rules.shares_default else (name,))
+        return frozenset(namespace for namespace in wanted if not is_reserved_namespace(namespace, rules.reserved))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
