@@ -240,6 +240,17 @@ def test_a_day_takes_no_jobs_before_its_open_ones_are_counted(aged: StoreWorld) 
     assert aged.submit(aged.request(1, day=aged.day - 1))[0].accepted
 
 
+def test_submits_pass_while_a_day_is_looked_through(aged: StoreWorld) -> None:
+    """Whoever looks for open jobs of a day does not hold the lock of partitions: that would take as long as the day."""
+    aged.submit_jobs(1, day=aged.day - 4)
+    retain(aged.url, 100)
+    with psycopg.connect(aged.url) as connection:
+        assert connection.execute("SELECT argosy_close_day(%s)", [aged.day - 4]).fetchone() == (False,)
+        locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+        assert connection.execute(locks).fetchone() == (0,)
+        assert aged.submit(aged.request(1))[0].accepted
+
+
 def test_submits_pass_while_a_change_of_partitions_waits_for_a_reader(aged: StoreWorld) -> None:
     """Whoever reads for long holds up retention, but not the submits that come meanwhile."""
     with psycopg.connect(aged.url) as reader, ThreadPoolExecutor(1) as threads:

@@ -5,18 +5,20 @@ import time
 import grpc
 import pytest
 
+from argosy.error_details import DETAILS_KEY
 from argosy_client import ArgosyClient, JobDraft, JobSelector, Queue, RetryPolicy
-from argosy_client.rpc_errors import ERRORS
+from argosy_client.rpc_errors import ERRORS, is_repeatable
 from argosy_core.errors import (
     AlreadyExists,
     ArgosyError,
     BackendUnavailable,
+    DeadlineExceeded,
     InvalidRequest,
     NotFound,
     QuotaExceeded,
     StateConflict,
 )
-from argosy_runtime.errors import ERROR_CODES
+from argosy_runtime.errors import ERROR_CODES, code_of, details_of
 from argosy_testkit.fake_api import FakeApi, start_fake
 
 POD = '{"apiVersion":"v1","kind":"Pod"}'
@@ -152,6 +154,22 @@ async def test_refusals_are_not_repeated_and_carry_their_violations(
 
     assert [(v.field, v.description) for v in caught.value.violations] == api.violations
     assert len(api.requests["SubmitJobs"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "is_repeated"),
+    [
+        pytest.param(DeadlineExceeded("Postgres took too long"), False, id="the-server-gave-it-up"),
+        pytest.param(None, True, id="nobody-answered-in-time"),
+        pytest.param(BackendUnavailable("Postgres is away"), True, id="the-server-could-not"),
+    ],
+)
+def test_call_that_the_server_gave_up_is_not_repeated(failure: ArgosyError | None, *, is_repeated: bool) -> None:
+    """It would take as long again, and hold up others; one of which nothing is known may have been done."""
+    details = () if failure is None else ((DETAILS_KEY, details_of(failure)),)
+    code = grpc.StatusCode.DEADLINE_EXCEEDED if failure is None else code_of(failure)
+    error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*details), "")
+    assert is_repeatable(error) is is_repeated
 
 
 async def test_busy_server_is_asked_again_after_the_time_it_said(api: FakeApi, client: ArgosyClient) -> None:

@@ -112,6 +112,21 @@ def test_a_sampler_that_starts_with_half_of_the_agents_gone_serves_the_others_of
     assert permits_in(world.tell(late, 3, 4, held=False), late) == {3: [200, 20], 4: [200, 20]}
 
 
+@pytest.mark.parametrize("clock_rate", [0.75, 0.99, 1.01], ids=["a-quarter-slow", "slow", "fast"])
+def test_room_is_given_away_once_the_lease_is_over_by_a_fast_or_slow_agents_clock(
+    world: World, clock_rate: float
+) -> None:
+    """The margin outlasts any clock that there is: those of machines differ by far less than a percent."""
+    agent = world.begin()
+    world.tell(agent, 1)
+    world.ask(agent, {1: (500, 20)})
+    world.now_s = 5.0
+    world.say(agent, Heartbeat())
+    while world.ledger.nodes.free[0, 0] == 300:
+        world.listen(world.now_s + 0.1)
+    assert world.now_s >= 5.0 + world.ledger.permits.settings.lease_s / clock_rate
+
+
 def test_a_clock_that_goes_back_gives_nothing_away(world: World) -> None:
     """Time stands still until it has caught up."""
     agent = world.begin()
