@@ -14,7 +14,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from argosy.api.v1 import job_pb2, scheduling_pb2
+from argosy.api.v1 import cluster_pb2, job_pb2, scheduling_pb2
 from argosy.executor.v1 import executor_pb2, executor_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_server.leader.settings import LeaderSettings
@@ -85,9 +85,11 @@ def states(**changes: Any) -> executor_pb2.SyncRequest:
     return executor_pb2.SyncRequest(states=executor_pb2.StateBatch(**{**fields, **changes}))
 
 
-def sampler_hello(cluster: str) -> sampler_pb2.SessionRequest:
+def sampler_hello(cluster: str, **fields: Any) -> sampler_pb2.SessionRequest:
     """Return a sampler's first message."""
-    hello = sampler_pb2.Hello(cluster=cluster, cluster_uid=f"uid-{cluster}", process_id=bytes(16), pool="default")
+    hello = sampler_pb2.Hello(
+        cluster=cluster, cluster_uid=f"uid-{cluster}", process_id=bytes(16), pool="default", **fields
+    )
     return sampler_pb2.SessionRequest(hello=hello)
 
 
@@ -377,3 +379,15 @@ async def test_applied_records_of_the_log_are_deleted_but_for_the_last(api: Any)
         (applied,) = database.execute("SELECT log_position FROM pools").fetchone() or (0,)
 
     assert kept == [applied - 1, applied]
+
+
+async def test_sampler_says_whether_its_cluster_is_delegated_and_executors_do_not(api: Any) -> None:
+    """The wish is there with the welcome; the executor's hello leaves it as it is."""
+    session, get = sampler_pb2_grpc.SamplerServiceStub(api.channel).Session, cluster_pb2.GetClusterRequest(name="wish")
+    async with (
+        stream(session, sampler_hello("wish", delegated=True)),
+        stream(executor_pb2_grpc.ExecutorServiceStub(api.channel).Sync, executor_hello("wish")),
+    ):
+        assert (await api.clusters.GetCluster(get)).cluster.delegated
+    async with stream(session, sampler_hello("wish")):
+        assert not (await api.clusters.GetCluster(get)).cluster.delegated

@@ -179,3 +179,26 @@ def test_ended_sessions_are_remembered_the_newest_of_each_cluster(
         ("default", "east", "sampler", "h", "3 "),
         ("default", "east", "sampler", "h", "x" * 1000),
     ]
+
+
+def test_a_clusters_wish_to_be_delegated_holds_until_an_operator_speaks(world: StoreWorld) -> None:
+    """Its sampler says so at each hello, and the audit tells of changes; an operator's word stays until it is gone."""
+
+    def said(*wish: bool) -> bool:
+        bound = world.leader.bind_cluster(
+            world.epoch, "east", uid="u", role="sampler", process=FIRST, keep_s=FENCE_S, delegated=(*wish, None)[0]
+        )
+        return bound.cluster.delegated
+
+    wishes = [(), (False,), (True,), (True,), (), (False,), (True,)]
+    assert [said(*wish) for wish in wishes] == [False, False, True, True, True, False, True]
+    with psycopg.connect(world.url) as connection:
+        told = connection.execute("SELECT principal, detail FROM audit_records ORDER BY id").fetchall()
+    assert told == [("sampler of east", text) for text in ("delegated", "not delegated", "delegated")]
+    world.api.set_delegated("east", delegated=False, encode=lambda names: repr(names).encode())
+    assert [said(wish) for wish in (True, False, True)] == [False, False, False]
+    world.api.set_delegated("east", delegated=True, encode=lambda names: repr(names).encode())
+    assert said(False)
+    contact(world, "sampler", heard_us=1, held_us=1)
+    world.api.forget_cluster("east", encode=lambda names: repr(names).encode())
+    assert not said(False)

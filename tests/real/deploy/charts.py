@@ -19,7 +19,8 @@ CHARTS = {
         *("--set", "server.env[0].name=ARGOSY_SERVER_API_READER_COUNT", "--set-string", "server.env[0].value=4"),
     ],
     "combined": [
-        *("--set", "cluster.combined=true", "--set", "tracesEndpoint=http://collector:4317"),
+        *("--set", "cluster.combined=true,cluster.delegated=true"),
+        *("--set", "tracesEndpoint=http://collector:4317"),
         *("--set", "cluster.executor.env[0].name=ARGOSY_CLUSTER_AGENT_IMAGE_TIMEOUT_S"),
         *("--set-string", "cluster.executor.env[0].value=0"),
     ],

@@ -126,13 +126,30 @@ def test_chart_gives_sampler_and_executor_what_is_set_for_them(helm: str, part: 
         "server.api.serviceAccount=x",
         "installation=Bad Name!",
         "cluster.executor.namespaces={Science}",
+        "cluster.delegated=true",
         "pool=-x",
     ],
 )
 def test_chart_refuses_what_it_would_not_heed(helm: str, value: str) -> None:
-    """There is one sampler and one executor for a cluster, servers need no account, and names become labels."""
+    """One sampler and one executor for a cluster, no account for servers; names become labels; whom would it ask?"""
     command = [helm, "template", "x", str(DEPLOY / "helm" / "argosy"), "--kube-version", "1.33.0", "--set", value]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode != 0
     name = value.partition("=")[0].rpartition(".")[2]
     assert name in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "part"),
+    [
+        (["cluster.combined=true"], "cluster-agent"),
+        (["cluster.executor.env[0].name=ARGOSY_EXECUTOR_SAMPLER_ADDRESS,cluster.executor.env[0].value=s:1"], "sampler"),
+    ],
+)
+def test_chart_tells_the_sampler_that_its_cluster_is_delegated(helm: str, *, values: list[str], part: str) -> None:
+    """The value of the chart becomes the setting of whoever samples, and of nobody else."""
+    rendered = render_chart(helm, "--set", ",".join(["cluster.delegated=true", *values]))
+    name = f"ARGOSY_{part.upper().replace('-', '_')}_DELEGATED"
+    assert container_of(rendered, part)["env"].count({"name": name, "value": "true"}) == 1
+    assert rendered.count("_DELEGATED") == 1
+    assert "_DELEGATED" not in render_chart(helm, "--set", values[0])

@@ -309,6 +309,15 @@ def test_named_namespaces_have_the_rights_that_would_hold_for_all(base: str, acc
     assert f"argosy-{account}" in {one["name"] for one in binding["subjects"]}
 
 
+@pytest.mark.parametrize("name", ["delegated", "named-namespaces"])
+def test_variables_that_a_component_adds_are_settings_of_the_service(name: str) -> None:
+    """A pod of the base still loads its configuration with them."""
+    for entry in dict(manifests())[f"{name}/kustomization.yaml"]["patches"]:
+        added = [one["value"] for one in yaml.safe_load(entry["patch"]) if one["path"].endswith("/env/-")]
+        for pod in [pod.values[0] for pod in PODS if pod.id == entry["target"]["name"] and added]:
+            check_environment(values_of(pod) | values_of({"containers": [{"env": added}]}))
+
+
 def test_agent_may_change_nothing_but_sizes() -> None:
     """Its only verb that writes is patch, on a subresource that takes sizes alone."""
     (rules,) = [

@@ -250,6 +250,7 @@ async def running_sampler(
     node_interval_ms: float = 5.0,
     plugins: Mapping[str, Mapping[str, str]] | None = None,
     commit_plugins: Mapping[str, Mapping[str, str]] | None = None,
+    delegated: bool = False,
 ) -> AsyncGenerator[None, None]:
     """Run a sampler of the cluster that dials some servers."""
     config = SamplerConfig(
@@ -258,6 +259,7 @@ async def running_sampler(
         server_addresses=addresses,
         installation="one",
         scores=scores,
+        delegated=delegated,
         plugins=tuple(plugins or ()),
         plugin_settings={f"{name}.{key}": value for name, own in (plugins or {}).items() for key, value in own.items()},
         commit_plugins=tuple(commit_plugins or ()),

@@ -461,3 +461,12 @@ async def test_releases_that_come_with_a_request_count_before_it(host: ClusterHo
         release = sampler_pb2.Release(epoch=1, handle_column=int64([1]), attempt_column=int32([1]))
         answer = await session.sample([1], release=release)
         assert np.frombuffer(answer.total_free_column, dtype="<i8")[0] == 12_000
+
+
+@pytest.mark.parametrize("wish", [False, True])
+async def test_hello_says_whether_the_cluster_wishes_to_be_delegated(
+    host: ClusterHost, leader: FakeLeader, *, wish: bool
+) -> None:
+    """As the setting says."""
+    async with running_sampler(host, leader.address, delegated=wish):
+        assert (await leader.ready_session()).hello.delegated is wish

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from argosy_core.errors import NotAllowedNow, QuotaExceeded, StateConflict
 from argosy_store.postgres.connection import StoreConnection
+from argosy_store.replicas.audit import note_claim
 from argosy_store.rows import CLUSTER_COLUMNS, ClusterRow
 
 __all__ = ["ADD_CLUSTER", "MAX_CLUSTERS", "Binding", "Caller", "bind"]
@@ -33,6 +34,10 @@ _HOLDERS: Final = (
 _FORGET: Final = (
     "UPDATE cluster_pools SET process = '00000000-0000-0000-0000-000000000000', host = '', heard_time_us = 0,"
     " held_until_us = 0 WHERE cluster = %s"
+)
+_DELEGATE: Final = (
+    "UPDATE clusters SET delegated = %(delegated)s WHERE name = %(name)s AND NOT delegated_by_operator"
+    " AND delegated <> %(delegated)s RETURNING name"
 )
 _HOLD: Final = """
 INSERT INTO cluster_pools AS t (cluster, pool, role, process, host, incarnation, heard_time_us, held_until_us)
@@ -58,6 +63,8 @@ class Caller:
     """Which process: 16 random bytes."""
     host: str = ""
     """Where it runs, for people."""
+    delegated: bool | None = None
+    """Whether the cluster wishes to choose nodes itself; None where it has not said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +82,8 @@ class Binding:
 def bind(connection: StoreConnection, caller: Caller, *, uid: str, keep_s: float) -> Binding:
     """Bind a cluster's name to its uid, and its part in a pool to a process, in the present transaction.
 
-    A forgotten cluster's name may be bound anew, to whatever uid.
+    A forgotten cluster's name may be bound anew, to whatever uid. Whether it wishes to be delegated holds unless an
+    operator has said something about that since the name was bound.
 
     Args:
         connection: Within a transaction.
@@ -99,7 +107,10 @@ def bind(connection: StoreConnection, caller: Caller, *, uid: str, keep_s: float
         )
     known_uid, forgotten = row
     if forgotten:
-        connection.execute("UPDATE clusters SET uid = %s, forgotten = false WHERE name = %s", [uid, name])
+        connection.execute(
+            "UPDATE clusters SET uid = %s, forgotten = false, delegated_by_operator = false WHERE name = %s",
+            [uid, name],
+        )
         # Numbers go on: leaders may remember what nodes meant under the last ones.
         connection.execute(_FORGET, [name])
     elif known_uid != uid:
@@ -126,6 +137,14 @@ def bind(connection: StoreConnection, caller: Caller, *, uid: str, keep_s: float
             )
     number = connection.execute(_HOLD, values).fetchone()
     assert number is not None
+    if caller.delegated is not None:
+        _take_wish(connection, name, delegated=caller.delegated)
     cluster = connection.execute(f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE name = %s", [name]).fetchone()
     assert cluster is not None
     return Binding(cluster=ClusterRow.of(cluster), incarnation=number[0], is_first=forgotten or not others)
+
+
+def _take_wish(connection: StoreConnection, name: str, *, delegated: bool) -> None:
+    """Have a cluster choose nodes by itself, or not, as its sampler wishes, unless an operator has said so."""
+    if connection.execute(_DELEGATE, {"delegated": delegated, "name": name}).fetchone() is not None:
+        note_claim(connection, name, "delegated" if delegated else "not delegated")

@@ -61,6 +61,9 @@ class ClusterAgentConfig(ExecutorConfig):
     """Installed plugins that the sampler calls at every point that they have, in this order; see docs/plugins.md."""
     plugin_settings: Mapping[str, str] = field(default_factory=dict)
     """What plugins are made with: values by `plugin.keyword`."""
+    delegated: bool = False
+    """Whether the cluster shall choose nodes by itself (docs/delegated-clusters.md), unless an operator has said
+    otherwise."""
     commit_plugins: tuple[str, ...] = ()
     """Installed plugins that check placements for conflicts when they are committed, in this order; see
     docs/plugins.md."""

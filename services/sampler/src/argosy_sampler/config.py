@@ -127,6 +127,9 @@ class SamplerConfig:
     docs/plugins.md."""
     plugin_settings: Mapping[str, str] = field(default_factory=dict)
     """What plugins are made with: values by `plugin.keyword`."""
+    delegated: bool = False
+    """Whether the cluster shall choose nodes by itself (docs/delegated-clusters.md), unless an operator has said
+    otherwise."""
     commit_plugins: tuple[str, ...] = ()
     """Installed plugins that check placements for conflicts when they are committed, in this order; see
     docs/plugins.md."""

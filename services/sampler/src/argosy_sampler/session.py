@@ -156,6 +156,7 @@ class SessionClient:
             host=self._caller.host,
             pool=self._pool,
             joins_releases=True,
+            delegated=self._config.delegated,
         )
 
     async def _say_hello(self, stream: Stream) -> None:

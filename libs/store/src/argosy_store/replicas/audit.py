@@ -99,7 +99,7 @@ def note_changes(connection: StoreConnection, changes: Sequence[tuple[str, str, 
 
 
 def note_claim(connection: StoreConnection, cluster: str, text: str) -> None:
-    """Note what a cluster's sampler said that does not count; the sampler is who did it."""
+    """Note what a cluster's sampler said of it beside its work; the sampler is who did it."""
     who = ("/argosy.sampler.v1.SamplerService/Session", f"sampler of {cluster}", "", "")
     connection.execute(_INSERT, [*who, ["Cluster"], [cluster], [text]])
 

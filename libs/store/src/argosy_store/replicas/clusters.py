@@ -137,14 +137,15 @@ class ClusterCalls:
         )
 
     def set_delegated(self, name: str, *, delegated: bool, encode: EncodeClusters) -> ClusterRow:
-        """Have a cluster place by itself from now on, or not.
+        """Have a cluster place by itself from now on, or not, whatever it wishes itself.
 
         Raises:
             NotFound: There is none by that name.
             BackendUnavailable: Postgres cannot be reached.
         """
         detail = "delegated" if delegated else "not delegated"
-        return self._change(name, "delegated = %s", [delegated], encode=encode, detail=detail)
+        change = "delegated = %s, delegated_by_operator = true"
+        return self._change(name, change, [delegated], encode=encode, detail=detail)
 
     def forget_cluster(self, name: str, *, encode: EncodeClusters) -> ClusterRow:
         """Declare a cluster gone for good; the leaders of its pools then take its runs for lost.

@@ -55,7 +55,8 @@ _API: Final[Mapping[str, Sequence[str]]] = {
     "clusters": (
         "SELECT",
         "INSERT",
-        "UPDATE (cordoned, cordon_reason, cordoned_nodes, node_cordon_reasons, forgotten, delegated)",
+        "UPDATE (cordoned, cordon_reason, cordoned_nodes, node_cordon_reasons, forgotten)",
+        "UPDATE (delegated, delegated_by_operator)",
     ),
     "deduplication": ("SELECT", "INSERT", "DELETE"),
     "grants": ("SELECT", "INSERT", "DELETE"),

@@ -366,8 +366,17 @@ class LeaderStore:
                 cursor = connection.execute(statement, [list(names)])
             return [ClusterRow.of(row) for row in cursor]
 
-    def bind_cluster(
-        self, epoch: int, name: str, *, uid: str, role: str, process: bytes, keep_s: float, host: str = ""
+    def bind_cluster(  # noqa: PLR0913 - what a hello says, by name
+        self,
+        epoch: int,
+        name: str,
+        *,
+        uid: str,
+        role: str,
+        process: bytes,
+        keep_s: float,
+        host: str = "",
+        delegated: bool | None = None,
     ) -> Binding:
         """Bind a cluster's name to its uid, and the cluster's part in this pool to one process; see `bind`.
 
@@ -379,6 +388,7 @@ class LeaderStore:
             process: Which process dials: 16 random bytes.
             keep_s: For how long it keeps its session without being heard.
             host: Where it runs, for people.
+            delegated: Whether the cluster wishes to choose nodes itself; None where it has not said.
 
         Raises:
             StateConflict: The epoch is not the current one, or another process holds the session.
@@ -389,7 +399,7 @@ class LeaderStore:
             if state.ntuples == 0 or int(state.get_value(0, STATE_COLUMNS) or b"0") != epoch:
                 raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
             refuse_suspect(connection, self._pool, role, name)
-            caller = Caller(cluster=name, pool=self._pool, role=role, process=process, host=host)
+            caller = Caller(cluster=name, pool=self._pool, role=role, process=process, host=host, delegated=delegated)
             return bind(connection, caller, uid=uid, keep_s=keep_s)
 
 

@@ -85,20 +85,22 @@ class SessionRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., sample: _Optional[_Union[SampleResponse, _Mapping]] = ..., commit: _Optional[_Union[CommitResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., held_amounts: _Optional[_Union[HeldAmounts, _Mapping]] = ..., moves: _Optional[_Union[Moves, _Mapping]] = ..., pod_sizes: _Optional[_Union[PodSizes, _Mapping]] = ..., placed_runs: _Optional[_Union[PlacedRuns, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("cluster", "cluster_uid", "process_id", "host", "pool", "joins_releases")
+    __slots__ = ("cluster", "cluster_uid", "process_id", "host", "pool", "joins_releases", "delegated")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_UID_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]
     JOINS_RELEASES_FIELD_NUMBER: _ClassVar[int]
+    DELEGATED_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     cluster_uid: str
     process_id: bytes
     host: str
     pool: str
     joins_releases: bool
-    def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., process_id: _Optional[bytes] = ..., host: _Optional[str] = ..., pool: _Optional[str] = ..., joins_releases: bool = ...) -> None: ...
+    delegated: bool
+    def __init__(self, cluster: _Optional[str] = ..., cluster_uid: _Optional[str] = ..., process_id: _Optional[bytes] = ..., host: _Optional[str] = ..., pool: _Optional[str] = ..., joins_releases: bool = ..., delegated: bool = ...) -> None: ...
 
 class Capacity(_message.Message):
     __slots__ = ("resources", "node_column", "names", "allocatable_column", "free_column", "flag_column", "groups", "group_column", "total_column", "total_free_column", "node_count", "placement_count", "fitting_class_column", "fitting_room_column")

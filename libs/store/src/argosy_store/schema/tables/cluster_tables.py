@@ -29,6 +29,7 @@ clusters: Final = sa.Table(
     sa.Column("forgotten", sa.Boolean, nullable=False, server_default=FALSE),
     sa.Column("node_cordon_reasons", JSONB, nullable=False, server_default=sa.text("'{}'")),
     sa.Column("delegated", sa.Boolean, nullable=False, server_default=FALSE),
+    sa.Column("delegated_by_operator", sa.Boolean, nullable=False, server_default=FALSE),
 )
 """A cluster, the uid its name is bound to, and what an administrator decided about it."""
 

@@ -93,6 +93,7 @@ class ClusterBinder:
             process=hello.process_id,
             host=printable(hello.host),
             keep_s=self._fence_s,
+            delegated=hello.delegated if role is Role.SAMPLER else None,
         )
         try:
             async with asyncio.timeout(BIND_TIMEOUT_S):
