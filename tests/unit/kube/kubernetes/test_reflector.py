@@ -9,10 +9,17 @@ from dataclasses import replace
 import pytest
 
 from argosy_kube.kubernetes.api import reflector
+from argosy_kube.kubernetes.api.answers import GONE, ApiFailure
+from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
+from argosy_kube.kubernetes.api.documents import LIST_OF_PODS, WATCH_OF_PODS, PodDocument
+from argosy_kube.kubernetes.api.kind_reflector import KindReflector
+from argosy_kube.kubernetes.api.reflector import Followed, Versions
+from argosy_kube.kubernetes.api.resources import PODS
+from argosy_kube.kubernetes.api.transport import ApiServer
 from argosy_kube.port import NodeEvents, PodPhase, Selector, WatchGone
 from argosy_testkit.cluster_batches import make_create_batch
 from argosy_testkit.cluster_contract import LAB_NODES, watch_until
-from argosy_testkit.fake_kube_api.lab import FakeKubeLab
+from argosy_testkit.fake_kube_api.lab import QUICK, FakeKubeLab
 
 TIMEOUT_S = 50.0
 
@@ -151,3 +158,24 @@ async def test_reader_that_takes_nothing_is_dropped_and_keeps_what_it_has(
         told = [(int(node.labels["number"]), batch.version) async for batch in lazy for node in batch.nodes]
     assert [number for number, _ in told] == [2, 3, 4]
     assert await take(cluster.watch_nodes(told[-1][1]), 7) == [5, 6, 7]
+
+
+@pytest.mark.parametrize("namespaces", [(), ("one",), ("one", "two")])
+async def test_version_that_stands_for_nothing_is_refused_and_nothing_is_watched(
+    lab: FakeKubeLab, namespaces: tuple[str, ...]
+) -> None:
+    """Everywhere, in one namespace and in several alike; one that a list was given is gone on from."""
+    server = ApiServer(Credentials(CredentialSource(path=str(lab.kubeconfig))), settings=QUICK, call_timeout_s=5.0)
+    followed = Followed(resource=PODS, page=LIST_OF_PODS, line=WATCH_OF_PODS)
+    pods: KindReflector[PodDocument] = KindReflector(server, followed, Versions(), namespaces=namespaces)
+    with pytest.raises(ApiFailure, match="list again") as caught:
+        pods.join(7, lambda: None)
+    assert (caught.value.code, pods.join_beside(lambda: None)) == (GONE, None)
+    position = (3, 5)[: len(namespaces) or 1]
+    pods.note_list(7, position)
+    reader = pods.join(7, lambda: None)
+    try:
+        assert reader.reached == position
+    finally:
+        await reader.stop()
+        await server.close()
