@@ -50,6 +50,7 @@ class FixedView:
     def __init__(self) -> None:
         """Start with two clusters, of which one is connected."""
         self.explained: dict[int, Explanation] = {}
+        self.knows_capacity = True
         self.disk = "hdd"
 
     def explain(self, handle: int) -> Explanation | None:
@@ -90,7 +91,7 @@ class FixedView:
     def shares(self) -> PoolShares:
         """Answer one share."""
         memory = ResourceCapacity(resource="memory", capacity=4, unit_cores=0.5)
-        return PoolShares(queues=(SHARE,), capacity_cores=64.0, resources=(memory,))
+        return PoolShares(queues=(SHARE,), capacity_cores=64.0, resources=(memory,), is_known=self.knows_capacity)
 
     def last_round(self) -> RoundGauges:
         """Answer one round."""
@@ -189,6 +190,18 @@ async def test_shares_round_and_dump_come_from_leader(either: Any) -> None:
     assert [(phase.phase, phase.duration.ToNanoseconds()) for phase in last.phases] == [("sample", 1_500_000)]
     dump = [part.chunk async for part in either.debug.DumpState(debug_pb2.DumpStateRequest())]
     assert "".join(dump) == '{"jobs": []}'
+
+
+async def test_what_follows_from_a_capacity_that_is_not_known_is_absent(either: Any, role: FixedRole) -> None:
+    """No number stands for what the leader does not know; what its runs hold it does know."""
+    assert role.present is not None
+    role.present.knows_capacity = False
+    told = await either.scheduling.GetShares(scheduling_pb2.GetSharesRequest())
+    (share,) = told.shares
+    assert (told.HasField("capacity_cores"), len(told.resources), share.usage_cores) == (False, 0, SHARE.usage_cores)
+    derived = ("entitled_cores", "non_preemptible_cap_cores", "budget_core_min")
+    assert [share.HasField(name) for name in derived] == [False] * 3
+    assert [one.HasField("entitled") for one in share.resources] == [False]
 
 
 async def test_explain_comes_from_leader_for_open_jobs(either: Any, role: FixedRole) -> None:

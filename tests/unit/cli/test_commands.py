@@ -244,6 +244,24 @@ def test_shares_show_requested_running_and_entitled_of_every_resource_and_what_w
     assert "example.com/gpu: 8, weighs nothing" in outcome.err
 
 
+def test_before_the_pools_capacity_is_known_no_part_of_it_is_shown(api: FakeApi, argosy: Any) -> None:
+    """A dash stands for it, one line says why, and programs get nothing instead of a wrong number."""
+    api.knows_capacity = False
+    outcome = argosy("shares")
+    lines = [line.split() for line in outcome.out.splitlines()]
+    assert lines[1] == ["science", "2", "50%", "-", "-", "-", "-", "-", "0", "0", "0"]
+    assert ["science", "cpu", "40", "12.5", "-"] in lines
+    assert outcome.err.splitlines() == [
+        "capacity of the pool: not known, since none of its clusters is connected (yet); so no parts of it"
+    ]
+    assert "0/-" in argosy("shares", "-o", "wide").out
+    told = json.loads(argosy("shares", "-o", "json").out)
+    assert [told["capacityCores"], told["shares"][0]["entitledCores"]] == [None, None]
+    top = argosy("top").out
+    assert top.startswith("12.5 cores running, 0 jobs waiting; no cluster of the pool is connected (yet)")
+    assert ["science", "12.5", "-", "40.0"] in [line.split()[:4] for line in top.splitlines()]
+
+
 def add_event(api: FakeApi, kind: "event_pb2.JobEventKind", number: int) -> None:
     """Give the job set one more event."""
     event = event_pb2.JobEvent(number=number, job_id="j", kind=kind)

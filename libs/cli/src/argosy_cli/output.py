@@ -220,6 +220,16 @@ def part_text(ratio: float) -> str:
     return f"{100 * ratio:.3g}%" if ratio < 9.995 else f"{100 * ratio:,.0f}%"
 
 
+def pool_part_text(cores: float | None, capacity_cores: float | None) -> str:
+    """Return a part of a pool for people; a dash where one of both is not known, or the pool has nothing."""
+    return part_text(cores / capacity_cores) if capacity_cores and cores is not None else "-"
+
+
+def known_text(amount: float | None, *, digits: int = 1) -> str:
+    """Return an amount for people; a dash where it is not known."""
+    return "-" if amount is None else f"{amount:,.{digits}f}"
+
+
 def amount_text(resource: str, amount: int) -> str:
     """Return an amount in base units for people: cores for cpu, binary units for memory and storage."""
     if resource == "cpu":

@@ -57,8 +57,8 @@ class ResourceShare:
     """What all its jobs ask for, waiting ones included."""
     running: int
     """What its leased and running jobs hold."""
-    entitled: int
-    """By weighted water-filling over the demands."""
+    entitled: int | None
+    """By weighted water-filling over the demands; None while the pool's capacity is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +77,9 @@ class QueueShare:
     """Flow."""
     demand_cores: float
     """If all its jobs ran."""
-    entitled_cores: float
-    """By weighted water-filling over the demands; jobs that no node could hold demand nothing here."""
+    entitled_cores: float | None
+    """By weighted water-filling over the demands; jobs that no node could hold demand nothing here. None while the
+    pool's capacity is not known."""
     queued_count: int
     """Jobs queued, not pending."""
     pending_count: int
@@ -91,12 +92,12 @@ class QueueShare:
     """Queue above it; amounts of a queue with others below it are those of all of them together."""
     non_preemptible_flow_cores: float = 0.0
     """Flow of its own jobs without a lifetime."""
-    non_preemptible_cap_cores: float = 0.0
-    """What that may be at most."""
+    non_preemptible_cap_cores: float | None = None
+    """What that may be at most; None while the pool's capacity is not known."""
     charged_core_min: float = 0.0
     """What its own jobs that began beyond its fair share take of its excess flow budget, core-minutes."""
-    budget_core_min: float = 0.0
-    """That budget, core-minutes."""
+    budget_core_min: float | None = None
+    """That budget, core-minutes; None while the pool's capacity is not known."""
     limited_count: int = 0
     """Own jobs that wait since as many run of the queue, or of their job set, as may."""
     rate_limited_count: int = 0
@@ -123,8 +124,8 @@ class ResourceCapacity:
 class Shares:
     """Shares of a pool's queues."""
 
-    capacity_cores: float
-    """Capacity of the pool."""
+    capacity_cores: float | None
+    """Capacity of the pool; None while none of its clusters is connected, as in the first moment of a leader's term."""
     shares: tuple[QueueShare, ...]
     """By queue name."""
     resources: tuple[ResourceCapacity, ...] = ()

@@ -331,12 +331,12 @@ def _group_of(role: str) -> str:
 def _add_fairness(window: _Window, shares: Shares) -> None:
     """Compare usage with entitlement over the queues that have work."""
     usage = np.array([share.usage_cores for share in shares.shares if share.demand_cores > 0])
-    entitled = np.array([share.entitled_cores for share in shares.shares if share.demand_cores > 0])
+    entitled = np.array([share.entitled_cores or 0.0 for share in shares.shares if share.demand_cores > 0])
     if not len(usage) or not usage.sum() or not (entitled > 0).all():
         return
     ratios = usage / entitled
     window.jain.append(float(ratios.sum() ** 2 / (len(ratios) * (ratios**2).sum())))
-    window.deviation.append(float(np.abs(usage - entitled).max() / max(shares.capacity_cores, 1e-9)))
+    window.deviation.append(float(np.abs(usage - entitled).max() / max(shares.capacity_cores or 0.0, 1e-9)))
 
 
 def _reasons(rate: float, window: _Window, sent: Sequence[dict[str, Any]], rates: tuple[float, float]) -> list[str]:

@@ -93,6 +93,8 @@ class FakeApi:
         """Watches under way."""
         self.plan = job_pb2.PlanJobsResponse(complete=True)
         """Answer to whoever plans."""
+        self.knows_capacity = True
+        """Whether any cluster is connected to the leader."""
         self.pool_settings: list[Any] = []
         """Versions of settings, oldest first."""
         self.settings_fault = ""

@@ -31,28 +31,31 @@ class FakeScheduling(scheduling_pb2_grpc.SchedulingServiceServicer):
         await self.api.enter("GetShares", request, context)
         amounts = {"cpu": (40_000, 12_500, 20_000), "memory": (4 << 30, 1 << 30, 2 << 30), "example.com/gpu": (3, 1, 2)}
         capacities = {"cpu": (64_000, 1.0), "memory": (64 << 30, 1 / (1 << 30)), "example.com/gpu": (8, 0.0)}
+        known = self.api.knows_capacity
         share = scheduling_pb2.QueueShare(
             queue="science",
             weight=2,
             fair_share_ratio=0.5,
             usage_cores=12.5,
             demand_cores=40,
-            entitled_cores=20,
+            entitled_cores=20 if known else None,
             limited_count=8,
             max_running_count=12,
             rate_limited_count=3,
             lease_rate_per_s=0.5,
             resources=[
-                scheduling_pb2.ResourceShare(resource=name, requested=asked, running=held, entitled=fair)
+                scheduling_pb2.ResourceShare(
+                    resource=name, requested=asked, running=held, entitled=fair if known else None
+                )
                 for name, (asked, held, fair) in amounts.items()
             ],
         )
         return scheduling_pb2.GetSharesResponse(
             shares=[share],
-            capacity_cores=64,
+            capacity_cores=64 if known else None,
             resources=[
                 scheduling_pb2.ResourceCapacity(resource=name, capacity=amount, unit_cores=cores)
-                for name, (amount, cores) in capacities.items()
+                for name, (amount, cores) in (capacities if known else {}).items()
             ],
         )
 

@@ -129,17 +129,18 @@ class LeaderWorld:
         self.tell(*self._carry_out(self.machine.start(self._now())))
         assert self.machine.phase is Phase.IDLE
 
-    def take_over(self, unread: LeasePlan | None = None) -> None:
+    def take_over(self, unread: LeasePlan | None = None, *, reconnects: bool = True) -> None:
         """Lose the leader; another one loads, ingests what stood in the log, and everybody connects to it.
 
         Args:
             unread: A plan that `plan` answered: it was published, and nobody has ingested it.
+            reconnects: False leaves it to `reconnect`.
         """
         if unread is not None:
             self.store.append(self.machine.epoch, unread)
         self._published = None
         self._lead()
-        for name in self.clusters:
+        for name in self.clusters if reconnects else ():
             self.reconnect(name)
 
     def _load(self) -> hear.Loaded:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from argosy_core.job.states import ObjectState
-from argosy_core.scheduler import PoolShares, QueueShares, RoundSettings, shares
+from argosy_core.scheduler import PoolShares, QueueShares, RoundSettings, explain, shares
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -143,3 +143,21 @@ def test_queues_whose_runs_end_together_take_turns() -> None:
         world.report("a", [Report(handle=handle, state=ObjectState.SUCCEEDED) for handle in runs])
     assert had.total() == 64
     assert 8 <= min(had.values()) <= max(had.values()) <= 13
+
+
+def test_in_a_terms_first_moment_nobody_knows_what_the_pool_has() -> None:
+    """Runs are known and capacity is not: no part of it is told until a cluster is connected, be it cordoned."""
+    world = world_of()
+    *_, waiting = world.submit(9, queue=1, class_id=1)
+    assert world.round().handle.size == 8
+    world.take_over(reconnects=False)
+    told, found = shares(world.state, world.now_s), explain(world.state, waiting, world.now_s)
+    assert (told.is_known, told.capacity_cores, of(told, "alice").usage_cores > 0) == (False, 0, True)
+    assert found is not None
+    assert (found.standing, found.start) == (None, None)
+    assert found.why == "no cluster is heard"
+    world.reconnect("a")
+    found = explain(world.state, waiting, world.now_s)
+    assert shares(world.state, world.now_s).is_known
+    assert found is not None
+    assert found.standing is not None

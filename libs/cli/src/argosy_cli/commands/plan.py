@@ -10,7 +10,7 @@ import click
 from argosy_cli.commands.submit import expanded
 from argosy_cli.exits import ExitCode
 from argosy_cli.options import common_options, settings_of
-from argosy_cli.output import part_text, print_value, shown, time_text
+from argosy_cli.output import pool_part_text, print_value, shown, time_text
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
@@ -82,7 +82,6 @@ def _print(drafts: tuple[JobDraft, ...], answer: Plan) -> None:
         click.echo(f"{answer.other_started_count:,} other waiting jobs would start before or beside them")
     for one in answer.preemptions:
         click.echo(shown(f"would be stopped: {one.job_id} ({one.queue}) on {one.cluster}/{one.node}: {one.reason}"))
-    capacity = answer.capacity_cores or 1.0
     for change in answer.share_changes:
         amounts = (
             change.usage_before_cores,
@@ -90,7 +89,7 @@ def _print(drafts: tuple[JobDraft, ...], answer: Plan) -> None:
             change.entitled_before_cores,
             change.entitled_after_cores,
         )
-        parts = [part_text(cores / capacity) for cores in amounts]
+        parts = [pool_part_text(cores, answer.capacity_cores) for cores in amounts]
         holds, entitled = " -> ".join(parts[:2]), " -> ".join(parts[2:])
         click.echo(shown(f"queue {change.queue}: holds {holds} of the pool, entitled to {entitled}"))
     if not answer.complete:

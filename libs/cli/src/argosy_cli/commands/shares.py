@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from argosy_cli.options import common_options, settings_of
-from argosy_cli.output import Column, amount_text, part_text, print_rows, print_value
+from argosy_cli.output import Column, amount_text, known_text, part_text, pool_part_text, print_rows, print_value
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
@@ -42,14 +42,20 @@ def shares(context: click.Context, *, pool: str) -> None:
     if rows:
         click.echo()
         print_rows(settings, rows, _resource_columns(weightless), empty="")
-    click.echo(f"capacity of the pool: {answer.capacity_cores:,.1f} cores of weighted resources", err=True)
+    if answer.capacity_cores is None:
+        click.echo(
+            "capacity of the pool: not known, since none of its clusters is connected (yet); so no parts of it",
+            err=True,
+        )
+    else:
+        click.echo(f"capacity of the pool: {answer.capacity_cores:,.1f} cores of weighted resources", err=True)
     for capacity in answer.resources:
         click.echo(f"  {_capacity_text(capacity)}", err=True)
 
 
 def _queue_columns(answer: Shares) -> list[Column[QueueShare]]:
     """Return the columns of what queues have of the pool; in cores in wide tables."""
-    capacity = answer.capacity_cores or 1.0
+    capacity = answer.capacity_cores
     amounts = {one.resource: one.capacity for one in answer.resources if one.unit_cores}
 
     def most_of(share: QueueShare) -> str:
@@ -80,17 +86,19 @@ def _queue_columns(answer: Shares) -> list[Column[QueueShare]]:
     ]
 
 
-def _amount_columns(name: str, cores: Callable[[QueueShare], float], capacity: float) -> list[Column[QueueShare]]:
+def _amount_columns(
+    name: str, cores: Callable[[QueueShare], float | None], capacity: float | None
+) -> list[Column[QueueShare]]:
     """Return the columns of one amount: of the pool, and in cores."""
     return [
-        Column(name, lambda s: part_text(cores(s) / capacity), right=True),
-        Column(f"{name} CORES", lambda s: f"{cores(s):,.1f}", right=True, wide=True),
+        Column(name, lambda s: pool_part_text(cores(s), capacity), right=True),
+        Column(f"{name} CORES", lambda s: known_text(cores(s)), right=True, wide=True),
     ]
 
 
 def _capped_text(share: QueueShare) -> str:
     """Return the flow of jobs without a lifetime, and its cap, in cores."""
-    return f"{share.non_preemptible_flow_cores:,.1f}/{share.non_preemptible_cap_cores:,.1f}"
+    return f"{share.non_preemptible_flow_cores:,.1f}/{known_text(share.non_preemptible_cap_cores)}"
 
 
 def _held_back_text(share: QueueShare) -> str:
@@ -104,7 +112,7 @@ def _held_back_text(share: QueueShare) -> str:
 
 def _budget_text(share: QueueShare) -> str:
     """Return what is taken of the excess flow budget, in core-minutes."""
-    return f"{share.charged_core_min:,.0f}/{share.budget_core_min:,.0f}"
+    return f"{share.charged_core_min:,.0f}/{known_text(share.budget_core_min, digits=0)}"
 
 
 def _resource_columns(weightless: set[str]) -> list[Column[tuple[str, ResourceShare]]]:
@@ -114,9 +122,14 @@ def _resource_columns(weightless: set[str]) -> list[Column[tuple[str, ResourceSh
         Column("RESOURCE", lambda row: row[1].resource),
         Column("REQUESTED", lambda row: amount_text(row[1].resource, row[1].requested), right=True),
         Column("RUNNING", lambda row: amount_text(row[1].resource, row[1].running), right=True),
-        Column("ENTITLED", lambda row: amount_text(row[1].resource, row[1].entitled), right=True),
+        Column("ENTITLED", lambda row: _entitled_text(row[1]), right=True),
         Column("", lambda row: "weighs nothing" if row[1].resource in weightless else ""),
     ]
+
+
+def _entitled_text(one: ResourceShare) -> str:
+    """Return what a queue is entitled to of a resource."""
+    return "-" if one.entitled is None else amount_text(one.resource, one.entitled)
 
 
 def _capacity_text(one: ResourceCapacity) -> str:

@@ -23,7 +23,7 @@ import click
 from argosy_cli.commands.jobs import with_stages
 from argosy_cli.job_text import job_columns
 from argosy_cli.options import FiniteRange, common_options, settings_of
-from argosy_cli.output import Column, amount_text, cordon_text, print_value, table_text
+from argosy_cli.output import Column, amount_text, cordon_text, known_text, print_value, table_text
 from argosy_cli.selectors import make_selector
 from argosy_cli.session import call
 from argosy_core.errors import ArgosyError
@@ -90,8 +90,8 @@ class View:
 class Screen:
     """What the server said."""
 
-    capacity_cores: float
-    """Capacity of the pool."""
+    capacity_cores: float | None
+    """Capacity of the pool; None while it is not known."""
     shares: tuple[QueueShare, ...]
     """Queues, in the order of the view."""
     clusters: tuple[Cluster, ...]
@@ -231,7 +231,10 @@ def screen_text(screen: Screen, view: View) -> str:
     """Return a screen as text; the marked queue stands out."""
     running = sum(share.usage_cores for share in screen.shares)
     waiting = sum(share.queued_count + share.pending_count for share in screen.shares)
-    parts = [f"{running:,.1f} of {screen.capacity_cores:,.1f} cores running, {waiting:,} jobs waiting"]
+    of_all = "" if screen.capacity_cores is None else f" of {screen.capacity_cores:,.1f}"
+    parts = [f"{running:,.1f}{of_all} cores running, {waiting:,} jobs waiting"]
+    if screen.capacity_cores is None:
+        parts[0] += "; no cluster of the pool is connected (yet)"
     if view.queue:
         parts.append(
             f"queue {view.queue}\n" + table_text([column for column in job_columns() if not column.wide], screen.jobs)
@@ -250,7 +253,7 @@ def screen_text(screen: Screen, view: View) -> str:
 _QUEUE_COLUMNS: Final[list[Column[QueueShare]]] = [
     Column("QUEUE", lambda s: s.queue),
     Column("RUNNING", lambda s: f"{s.usage_cores:,.1f}", right=True),
-    Column("ENTITLED", lambda s: f"{s.entitled_cores:,.1f}", right=True),
+    Column("ENTITLED", lambda s: known_text(s.entitled_cores), right=True),
     Column("REQUESTED", lambda s: f"{s.demand_cores:,.1f}", right=True),
     Column("JOBS RUNNING", lambda s: f"{s.leased_count:,}", right=True),
     Column("QUEUED", lambda s: f"{s.queued_count:,}", right=True),

@@ -120,12 +120,12 @@ class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
 
 
 def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:
-    permissions = CALLER.get().permissions
+    permissions, is_known = CALLER.get().permissions, shares.is_known
     return scheduling_pb2.GetSharesResponse(
-        capacity_cores=shares.capacity_cores,
+        capacity_cores=shares.capacity_cores if is_known else None,
         resources=[
             scheduling_pb2.ResourceCapacity(resource=one.resource, capacity=one.capacity, unit_cores=one.unit_cores)
-            for one in shares.resources
+            for one in (shares.resources if is_known else ())
         ],
         shares=[
             scheduling_pb2.QueueShare(
@@ -136,21 +136,24 @@ def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:
                 usage_cores=share.usage_cores,
                 flow_cores=share.flow_cores,
                 demand_cores=share.demand_cores,
-                entitled_cores=share.entitled_cores,
+                entitled_cores=share.entitled_cores if is_known else None,
                 queued_count=share.queued_count,
                 pending_count=share.pending_count,
                 leased_count=share.leased_count,
                 non_preemptible_flow_cores=share.non_preemptible_flow_cores,
-                non_preemptible_cap_cores=share.non_preemptible_cap_cores,
+                non_preemptible_cap_cores=share.non_preemptible_cap_cores if is_known else None,
                 charged_core_min=share.charged_core_min,
-                budget_core_min=share.budget_core_min,
+                budget_core_min=share.budget_core_min if is_known else None,
                 limited_count=share.limited_count,
                 rate_limited_count=share.rate_limited_count,
                 max_running_count=share.max_running_count,
                 lease_rate_per_s=share.lease_rate_per_s,
                 resources=[
                     scheduling_pb2.ResourceShare(
-                        resource=one.resource, requested=one.requested, running=one.running, entitled=one.entitled
+                        resource=one.resource,
+                        requested=one.requested,
+                        running=one.running,
+                        entitled=one.entitled if is_known else None,
                     )
                     for one in share.resources
                 ],

@@ -38,6 +38,7 @@ from argosy_core.scheduler.memory.replacing import vacant_members
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.turns.asking import reasons_at
 from argosy_core.scheduler.turns.limits import find_limit, held_back
+from argosy_core.scheduler.turns.shares import is_capacity_known
 
 __all__ = [
     "count_waiting",
@@ -112,7 +113,8 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
     start = start_band(state, slot, position=position, reason=reason, now_s=now_s) if waits else None
     constraint = "its queue is cordoned" if queues.cordoned[queue] else find_limit(state, slot)[1]
     causes = _wait_texts(reason, objection, cluster_reasons, constraint=constraint) if waits else []
-    if waits and reason == WaitReason.NONE:
+    is_known = is_capacity_known(state)
+    if waits and is_known and reason == WaitReason.NONE:
         causes += turn_texts(standing)
     if waits and reason in {WaitReason.NONE, WaitReason.NO_ROOM, WaitReason.PROMISED}:
         causes += payback_texts(standing)
@@ -148,7 +150,7 @@ def explain(state: PoolState, handle: int, now_s: float) -> Explanation | None:
         least_flow_per_weight=least,
         last_choice_nodes=_last_choice_nodes(state, slot, now_s),
         promise=_told_promise(state, handle) if waits else None,
-        standing=standing if waits else None,
+        standing=standing if waits and is_known else None,
         start=start,
     )
 

@@ -33,6 +33,7 @@ __all__ = [
     "ResourceShares",
     "fair_shares",
     "fair_weights",
+    "is_capacity_known",
     "room_below_share",
     "shares",
 ]
@@ -121,6 +122,14 @@ class PoolShares:
     """Weighted capacity of the clusters that may be given work, cores."""
     resources: tuple[ResourceCapacity, ...] = ()
     """Every resource that the pool counts."""
+    is_known: bool = True
+    """Whether any cluster is connected: until then, as in a term's first moment, capacity is 0 and what follows from
+    it, entitlements, caps and budgets, says nothing."""
+
+
+def is_capacity_known(state: PoolState) -> bool:
+    """Return whether it is known what the pool has: some cluster is connected, be it cordoned."""
+    return has_true(state.clusters.connected)
 
 
 def shares(state: PoolState, now_s: float) -> PoolShares:
@@ -188,6 +197,7 @@ def shares(state: PoolState, now_s: float) -> PoolShares:
     return PoolShares(
         queues=tuple(sorted(rows, key=lambda row: row.queue)),
         capacity_cores=state.capacity_usage() / MICRO,
+        is_known=is_capacity_known(state),
         resources=tuple(
             ResourceCapacity(
                 resource=name,
