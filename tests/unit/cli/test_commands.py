@@ -137,7 +137,8 @@ def test_explain_shows_stage_reasons_counts_and_nearest_miss(argosy: Any, job_id
     assert "before it in its queue: 3" in lines
     assert "waits for:              no room" in lines
     assert "by cluster:             c1: no room; 7 nodes could hold it" in lines
-    assert "its queue:              holds 62.5% of the pool (90% of its memory); its share is 25%; first come" in lines
+    holds = "holds 62.5% of the pool (90% of its memory; example.com/gpu weighs nothing); its share is 25%"
+    assert f"its queue:              {holds}; first come" in lines
     earliest, likely = (time_text(datetime.fromtimestamp(at_s, UTC)) for at_s in (1_000_000_000, 1_000_000_600))
     band = f"from {earliest} to nobody knows when, most likely {likely}"
     assert f"expected to start:      {band}" in lines

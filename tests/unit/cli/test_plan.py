@@ -45,6 +45,7 @@ def test_plan_says_where_jobs_would_start_whom_that_stops_and_what_queues_would_
     api.plan.other_started_count = 2
     api.plan.preemptions.add(job_id="x", queue="red", cluster="east", node="n1", reason="makes room")
     api.plan.capacity_cores = 16
+    api.plan.weightless_resources.append("example.com/gpu")
     api.plan.share_changes.add(queue="science", usage_before_cores=1, usage_after_cores=4, entitled_after_cores=8)
     done = argosy("plan", "-f", file)
     assert done.code == 0
@@ -53,6 +54,7 @@ def test_plan_says_where_jobs_would_start_whom_that_stops_and_what_queues_would_
         "2 other waiting jobs would start before or beside them",
         "would be stopped: x (red) on east/n1: makes room",
         "queue science: holds 6.25% -> 25% of the pool, entitled to 0% -> 50%",
+        "example.com/gpu weighs nothing: whoever holds it is not seen as using anything",
     ]
     assert api.requests["SubmitJobs"] == []
     assert json.loads(argosy("plan", file, "-o", "json").out)["items"][0]["placedCount"] == 3

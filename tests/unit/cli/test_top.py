@@ -50,6 +50,7 @@ def test_without_a_terminal_the_screen_is_printed_once(argosy: Any) -> None:
     assert re.search(r"^12\.5 of 64\.0 cores running, 0 jobs waiting$", shown.out, re.MULTILINE)
     assert re.search(r"^science +12\.5 +20\.0 +40\.0", shown.out, re.MULTILINE)
     assert re.search(r"^c1 +yes +no +3", shown.out, re.MULTILINE)
+    assert "example.com/gpu weighs nothing: whoever holds it is not seen as using anything" in shown.out
     assert json.loads(argosy("top", "-o", "json").out)["shares"][0]["queue"] == "science"
 
 

@@ -225,6 +225,12 @@ def pool_part_text(cores: float | None, capacity_cores: float | None) -> str:
     return part_text(cores / capacity_cores) if capacity_cores and cores is not None else "-"
 
 
+def weightless_text(resources: Sequence[str]) -> str:
+    """Return what stands beside shares of a pool that has something which weighs nothing."""
+    verb = "weighs" if len(resources) == 1 else "weigh"
+    return f"{' and '.join(resources)} {verb} nothing: whoever holds it is not seen as using anything"
+
+
 def known_text(amount: float | None, *, digits: int = 1) -> str:
     """Return an amount for people; a dash where it is not known."""
     return "-" if amount is None else f"{amount:,.{digits}f}"

@@ -96,6 +96,8 @@ class QueueStanding:
     """The resource of which these jobs hold the largest part; empty if they hold nothing."""
     dominant_ratio: float = 0.0
     """That part, of what the pool has of it, 0 to 1."""
+    weightless_resources: tuple[str, ...] = ()
+    """What these jobs hold that weighs nothing, so that it does not count as usage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +217,7 @@ def _standing_of(message: job_pb2.QueueStanding) -> QueueStanding:
         share_ratio=message.share_ratio,
         dominant_resource=message.dominant_resource,
         dominant_ratio=message.dominant_ratio,
+        weightless_resources=tuple(message.weightless_resources),
     )
 
 

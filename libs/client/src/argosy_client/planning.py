@@ -94,6 +94,8 @@ class Plan:
     """What is probably not meant."""
     capacity_cores: float = 0.0
     """What the whole pool counts, in cores of weighted resources."""
+    weightless_resources: tuple[str, ...] = ()
+    """What the pool has that weighs nothing: whoever holds it is not seen as using anything."""
 
 
 def plan_of(answer: job_pb2.PlanJobsResponse) -> Plan:
@@ -118,6 +120,7 @@ def plan_of(answer: job_pb2.PlanJobsResponse) -> Plan:
         complete=answer.complete,
         warnings=tuple(SubmitWarning(field=one.field, description=one.description) for one in answer.warnings),
         capacity_cores=answer.capacity_cores,
+        weightless_resources=tuple(answer.weightless_resources),
     )
 
 

@@ -160,6 +160,7 @@ class FakeJobs(job_pb2_grpc.JobServiceServicer):
                 share_ratio=0.25,
                 dominant_resource="memory",
                 dominant_ratio=0.9,
+                weightless_resources=["example.com/gpu"],
                 before_count=2,
                 first_before=[job_pb2.QueueBefore(queue="physics", flow_per_weight=2)],
             ),

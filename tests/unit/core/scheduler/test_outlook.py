@@ -144,3 +144,20 @@ def test_what_a_queue_holds_is_told_of_the_pool_with_what_dominates() -> None:
     assert turn_texts(told.standing)[0] == (
         "it waits its turn: its queue holds 59.4% of the pool (93.8% of its memory), and its share is 25%"
     )
+
+
+def test_what_a_queue_holds_that_weighs_nothing_is_told_beside_its_share() -> None:
+    """Accelerators without a weight are named to whose queue holds some; numbers of pods are nobody's resource."""
+    amounts, device = {"cpu": 4000, "pods": 100}, "example.com/gpu"
+    settings = RoundSettings(clusters_to_sample_ratio=1.0, resource_weights={"cpu": 0.001})
+    world = LeaderWorld(
+        clusters={"a": 1}, queues={"alice": 1.0, "bob": 1.0}, node_amounts=amounts | {device: 4}, settings=settings
+    )
+    world.define_class(2, cpu=1000, **{device: 1})
+    world.submit(1, queue=2, class_id=2)
+    world.round()
+    bob, alice = (_explained(world, world.submit(1, queue=queue, class_id=2)[0]).standing for queue in (2, 1))
+    assert bob is not None
+    assert alice is not None
+    assert (bob.weightless_resources, alice.weightless_resources) == ((device,), ())
+    assert f"holds 25% of the pool (25% of its cpu; {device} weighs nothing), and its share" in turn_texts(bob)[0]

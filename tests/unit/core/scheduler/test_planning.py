@@ -59,6 +59,7 @@ def test_jobs_are_placed_as_the_next_round_would_place_them() -> None:
     (change,) = plan.shares
     assert (change.usage_before_cores, change.usage_after_cores) == pytest.approx((4.0, 12.0))
     assert (plan.other_count, plan.is_complete) == (0, True)
+    assert plan.weightless_resources == ("memory",)
 
 
 def test_jobs_that_wait_already_come_first() -> None:

@@ -85,8 +85,10 @@ def _standing_text(standing: QueueStanding | None) -> str:
     """Return how the queue of a job stands."""
     if standing is None:
         return ""
-    of_one = f" ({part_text(standing.dominant_ratio)} of its {standing.dominant_resource})"
-    text = f"holds {part_text(standing.usage_ratio)} of the pool{of_one if standing.dominant_resource else ''}"
+    notes = [f"{part_text(standing.dominant_ratio)} of its {standing.dominant_resource}"]
+    notes = notes[: bool(standing.dominant_resource)]
+    notes += [f"{name} weighs nothing" for name in standing.weightless_resources]
+    text = f"holds {part_text(standing.usage_ratio)} of the pool" + (f" ({'; '.join(notes)})" if notes else "")
     text += f"; its share is {part_text(standing.share_ratio)}"
     if not standing.before_count:
         return text

@@ -10,7 +10,7 @@ import click
 from argosy_cli.commands.submit import expanded
 from argosy_cli.exits import ExitCode
 from argosy_cli.options import common_options, settings_of
-from argosy_cli.output import pool_part_text, print_value, shown, time_text
+from argosy_cli.output import pool_part_text, print_value, shown, time_text, weightless_text
 from argosy_cli.session import call
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def _print(drafts: tuple[JobDraft, ...], answer: Plan) -> None:
         parts = [pool_part_text(cores, answer.capacity_cores) for cores in amounts]
         holds, entitled = " -> ".join(parts[:2]), " -> ".join(parts[2:])
         click.echo(shown(f"queue {change.queue}: holds {holds} of the pool, entitled to {entitled}"))
+    if answer.share_changes and answer.weightless_resources:
+        click.echo(shown(weightless_text(answer.weightless_resources)))
     if not answer.complete:
         click.echo("time was up before nothing more could be placed: more may start than is said here", err=True)
 

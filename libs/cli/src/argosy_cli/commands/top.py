@@ -23,7 +23,7 @@ import click
 from argosy_cli.commands.jobs import with_stages
 from argosy_cli.job_text import job_columns
 from argosy_cli.options import FiniteRange, common_options, settings_of
-from argosy_cli.output import Column, amount_text, cordon_text, known_text, print_value, table_text
+from argosy_cli.output import Column, amount_text, cordon_text, known_text, print_value, table_text, weightless_text
 from argosy_cli.selectors import make_selector
 from argosy_cli.session import call
 from argosy_core.errors import ArgosyError
@@ -98,6 +98,8 @@ class Screen:
     """Clusters; none if the caller may not see them."""
     jobs: tuple[Job, ...] = ()
     """Jobs of the queue that is looked into, those that have not ended first."""
+    weightless_resources: tuple[str, ...] = ()
+    """What the pool has that weighs nothing."""
     waits_for: str = ""
     """Why the first of them that waits does so."""
 
@@ -132,7 +134,13 @@ async def _fetch(client: ArgosyClient, pool: str, view: View) -> Screen:
     with suppress(ArgosyError):  # who may not see the machines sees the queues
         clusters = tuple([cluster async for cluster in client.list_clusters()])
     shares = tuple(sorted(answer.shares, key=lambda share: (_SORTS[view.sort](share), share.queue)))
-    screen = Screen(capacity_cores=answer.capacity_cores, shares=shares, clusters=clusters)
+    weightless = [one.resource for one in answer.resources if not one.unit_cores and one.capacity]
+    screen = Screen(
+        capacity_cores=answer.capacity_cores,
+        shares=shares,
+        clusters=clusters,
+        weightless_resources=tuple([name for name in weightless if name != "pods"]),
+    )
     if not view.queue:
         return screen
     jobs: list[Job] = []
@@ -247,6 +255,8 @@ def screen_text(screen: Screen, view: View) -> str:
             lines[view.line + 1] = click.style(lines[view.line + 1], reverse=True)
         parts.append("\n".join(lines))
         parts.append(table_text(_CLUSTER_COLUMNS, screen.clusters))
+        if screen.weightless_resources:
+            parts.append(weightless_text(screen.weightless_resources))
     return "\n\n".join(parts) + "\n"
 
 

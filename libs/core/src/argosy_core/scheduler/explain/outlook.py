@@ -19,7 +19,7 @@ from argosy_core.scheduler.memory.flows import counted_usage
 from argosy_core.scheduler.memory.run_history import LIKE_PROMISES
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.work_ends import expected_run_time_s
-from argosy_core.scheduler.turns.shares import fair_shares, fair_weights
+from argosy_core.scheduler.turns.shares import fair_shares, fair_weights, weightless_resources
 
 __all__ = ["QueueBefore", "QueueStanding", "StartBand", "payback_texts", "queue_standing", "start_band", "turn_texts"]
 
@@ -79,6 +79,8 @@ class QueueStanding:
     """What its flow remembers it to hold, of the whole pool."""
     turn_in_s: float = 0.0
     """After how long its flow per weight is that of the first of these, if nothing changes, seconds."""
+    weightless_resources: tuple[str, ...] = ()
+    """What it holds that weighs nothing, so that these jobs do not count for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,7 @@ def queue_standing(state: PoolState, queue: int) -> QueueStanding:
     weight, capacity = max(float(queues.weight[queue]), 0.0), state.capacity_usage() / MICRO
     level = float(per_weight[first[0]]) * weight if first else math.inf
     dominant, dominant_ratio = _dominant(state, queue)
+    held = queues.branches.sum_below(queues.held)[queue]
 
     def of_pool(cores: float) -> float:
         return cores / capacity if capacity else 0.0
@@ -131,6 +134,9 @@ def queue_standing(state: PoolState, queue: int) -> QueueStanding:
         turn_in_s=time_to_level_s(
             float(flow[queue]), float(usage[queue]) / MICRO, level, half_time_s=state.settings.half_time_s
         ),
+        weightless_resources=tuple(
+            [name for name in weightless_resources(state) if held[state.classes.axis.index(name)] > 0]
+        ),
     )
 
 
@@ -147,8 +153,10 @@ def _dominant(state: PoolState, queue: int) -> tuple[str, float]:
 
 def _holds_text(standing: QueueStanding) -> str:
     """Return what a queue holds of the pool."""
-    of_one = f" ({percent_text(standing.dominant_ratio)} of its {standing.dominant_resource})"
-    return f"{percent_text(standing.usage_ratio)} of the pool{of_one if standing.dominant_resource else ''}"
+    notes = [f"{percent_text(standing.dominant_ratio)} of its {standing.dominant_resource}"]
+    notes = notes[: bool(standing.dominant_resource)]
+    notes += [f"{name} weighs nothing" for name in standing.weightless_resources]
+    return f"{percent_text(standing.usage_ratio)} of the pool" + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def turn_texts(standing: QueueStanding) -> list[str]:

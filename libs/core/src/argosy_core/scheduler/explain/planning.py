@@ -35,7 +35,7 @@ from argosy_core.scheduler.incoming.intake import take_jobs
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.outgoing.effects import LeasePlan
 from argosy_core.scheduler.rounds.round import begin_round
-from argosy_core.scheduler.turns.shares import QueueShares, shares
+from argosy_core.scheduler.turns.shares import QueueShares, shares, weightless_resources
 
 __all__ = [
     "MOST_PLANNED",
@@ -156,6 +156,8 @@ class Plan:
     """False if time was up before nothing more could be placed."""
     capacity_cores: float
     """What the whole pool counts, cores."""
+    weightless_resources: tuple[str, ...] = ()
+    """What the pool has that weighs nothing: whoever holds it is not seen as using anything."""
 
 
 class _Samplers:
@@ -247,6 +249,7 @@ def plan_jobs(
         other_count=leased_count - own_count,
         is_complete=is_complete,
         capacity_cores=state.capacity_usage() / MICRO,
+        weightless_resources=weightless_resources(state),
     )
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "is_capacity_known",
     "room_below_share",
     "shares",
+    "weightless_resources",
 ]
 
 
@@ -130,6 +131,17 @@ class PoolShares:
 def is_capacity_known(state: PoolState) -> bool:
     """Return whether it is known what the pool has: some cluster is connected, be it cordoned."""
     return has_true(state.clusters.connected)
+
+
+def weightless_resources(state: PoolState) -> tuple[str, ...]:
+    """Return the resources that the pool has and that weigh nothing: whoever holds them is not seen as using anything.
+
+    Numbers of pods are a limit of nodes, not a resource that anybody means.
+    """
+    names, weights = state.classes.axis.names, state.weights.values
+    total = state.clusters.total[state.clusters.usable()].sum(axis=0)
+    there = zip(names, total.tolist(), strict=True)
+    return tuple([name for name, amount in there if amount > 0 and not weights.get(name) and name != "pods"])
 
 
 def shares(state: PoolState, now_s: float) -> PoolShares:

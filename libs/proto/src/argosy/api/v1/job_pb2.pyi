@@ -751,7 +751,7 @@ class ExplainJobResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., stage: _Optional[_Union[JobStage, str]] = ..., summary: _Optional[str] = ..., queue_position: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[FilterCount, _Mapping]]] = ..., examined_node_count: _Optional[int] = ..., nearest_miss: _Optional[str] = ..., failed_attempt_count: _Optional[int] = ..., queue_flow_per_weight: _Optional[float] = ..., least_flow_per_weight: _Optional[float] = ..., wait_reason: _Optional[_Union[WaitReason, str]] = ..., cluster_reasons: _Optional[_Iterable[_Union[ClusterWaitReason, _Mapping]]] = ..., last_choice_nodes: _Optional[_Iterable[str]] = ..., promised_start: _Optional[_Union[PromisedStart, _Mapping]] = ..., why: _Optional[str] = ..., queue_standing: _Optional[_Union[QueueStanding, _Mapping]] = ..., expected_start: _Optional[_Union[StartBand, _Mapping]] = ..., largest_node: _Optional[str] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class QueueStanding(_message.Message):
-    __slots__ = ("usage_cores", "share_cores", "flow_per_weight", "before_count", "first_before", "usage_ratio", "share_ratio", "dominant_resource", "dominant_ratio")
+    __slots__ = ("usage_cores", "share_cores", "flow_per_weight", "before_count", "first_before", "usage_ratio", "share_ratio", "dominant_resource", "dominant_ratio", "weightless_resources")
     USAGE_CORES_FIELD_NUMBER: _ClassVar[int]
     SHARE_CORES_FIELD_NUMBER: _ClassVar[int]
     FLOW_PER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -761,6 +761,7 @@ class QueueStanding(_message.Message):
     SHARE_RATIO_FIELD_NUMBER: _ClassVar[int]
     DOMINANT_RESOURCE_FIELD_NUMBER: _ClassVar[int]
     DOMINANT_RATIO_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTLESS_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     usage_cores: float
     share_cores: float
     flow_per_weight: float
@@ -770,7 +771,8 @@ class QueueStanding(_message.Message):
     share_ratio: float
     dominant_resource: str
     dominant_ratio: float
-    def __init__(self, usage_cores: _Optional[float] = ..., share_cores: _Optional[float] = ..., flow_per_weight: _Optional[float] = ..., before_count: _Optional[int] = ..., first_before: _Optional[_Iterable[_Union[QueueBefore, _Mapping]]] = ..., usage_ratio: _Optional[float] = ..., share_ratio: _Optional[float] = ..., dominant_resource: _Optional[str] = ..., dominant_ratio: _Optional[float] = ...) -> None: ...
+    weightless_resources: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, usage_cores: _Optional[float] = ..., share_cores: _Optional[float] = ..., flow_per_weight: _Optional[float] = ..., before_count: _Optional[int] = ..., first_before: _Optional[_Iterable[_Union[QueueBefore, _Mapping]]] = ..., usage_ratio: _Optional[float] = ..., share_ratio: _Optional[float] = ..., dominant_resource: _Optional[str] = ..., dominant_ratio: _Optional[float] = ..., weightless_resources: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class QueueBefore(_message.Message):
     __slots__ = ("queue", "flow_per_weight")
@@ -943,7 +945,7 @@ class ShareChange(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., usage_before_cores: _Optional[float] = ..., usage_after_cores: _Optional[float] = ..., entitled_before_cores: _Optional[float] = ..., entitled_after_cores: _Optional[float] = ...) -> None: ...
 
 class PlanJobsResponse(_message.Message):
-    __slots__ = ("items", "preemptions", "share_changes", "other_started_count", "complete", "warnings", "capacity_cores")
+    __slots__ = ("items", "preemptions", "share_changes", "other_started_count", "complete", "warnings", "capacity_cores", "weightless_resources")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     PREEMPTIONS_FIELD_NUMBER: _ClassVar[int]
     SHARE_CHANGES_FIELD_NUMBER: _ClassVar[int]
@@ -951,6 +953,7 @@ class PlanJobsResponse(_message.Message):
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_CORES_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTLESS_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[ItemPlan]
     preemptions: _containers.RepeatedCompositeFieldContainer[PlannedPreemption]
     share_changes: _containers.RepeatedCompositeFieldContainer[ShareChange]
@@ -958,4 +961,5 @@ class PlanJobsResponse(_message.Message):
     complete: bool
     warnings: _containers.RepeatedCompositeFieldContainer[SubmitWarning]
     capacity_cores: float
-    def __init__(self, items: _Optional[_Iterable[_Union[ItemPlan, _Mapping]]] = ..., preemptions: _Optional[_Iterable[_Union[PlannedPreemption, _Mapping]]] = ..., share_changes: _Optional[_Iterable[_Union[ShareChange, _Mapping]]] = ..., other_started_count: _Optional[int] = ..., complete: bool = ..., warnings: _Optional[_Iterable[_Union[SubmitWarning, _Mapping]]] = ..., capacity_cores: _Optional[float] = ...) -> None: ...
+    weightless_resources: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, items: _Optional[_Iterable[_Union[ItemPlan, _Mapping]]] = ..., preemptions: _Optional[_Iterable[_Union[PlannedPreemption, _Mapping]]] = ..., share_changes: _Optional[_Iterable[_Union[ShareChange, _Mapping]]] = ..., other_started_count: _Optional[int] = ..., complete: bool = ..., warnings: _Optional[_Iterable[_Union[SubmitWarning, _Mapping]]] = ..., capacity_cores: _Optional[float] = ..., weightless_resources: _Optional[_Iterable[str]] = ...) -> None: ...

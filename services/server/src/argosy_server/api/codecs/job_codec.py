@@ -281,6 +281,7 @@ def _queue_standing(standing: QueueStanding) -> job_pb2.QueueStanding:
         share_ratio=standing.share_ratio,
         dominant_resource=standing.dominant_resource,
         dominant_ratio=standing.dominant_ratio,
+        weightless_resources=standing.weightless_resources,
     )
 
 

@@ -167,6 +167,7 @@ def _response(fork: PoolState, plan: Plan, warnings: list[job_pb2.SubmitWarning]
         other_started_count=plan.other_count,
         complete=plan.is_complete,
         capacity_cores=plan.capacity_cores,
+        weightless_resources=plan.weightless_resources,
         warnings=warnings,
     )
 
