@@ -178,7 +178,7 @@ async def either(
 async def test_shares_round_and_dump_come_from_leader(either: Any) -> None:
     """All figures of the leader's view arrive, wherever the call was made."""
     shares = await either.scheduling.GetShares(scheduling_pb2.GetSharesRequest())
-    assert shares.capacity_cores == 64.0
+    assert (shares.capacity_cores, shares.capacity_unknown) == (64.0, False)
     told = {field.name: value for field, value in shares.shares[0].ListFields()}
     (memory,) = told.pop("resources")
     assert told == {name: getattr(SHARE, name) for name in SHARE.__dataclass_fields__ if name != "resources"}
@@ -198,10 +198,12 @@ async def test_what_follows_from_a_capacity_that_is_not_known_is_absent(either: 
     role.present.knows_capacity = False
     told = await either.scheduling.GetShares(scheduling_pb2.GetSharesRequest())
     (share,) = told.shares
-    assert (told.HasField("capacity_cores"), len(told.resources), share.usage_cores) == (False, 0, SHARE.usage_cores)
-    derived = ("entitled_cores", "non_preemptible_cap_cores", "budget_core_min")
-    assert [share.HasField(name) for name in derived] == [False] * 3
-    assert [one.HasField("entitled") for one in share.resources] == [False]
+    assert (told.capacity_unknown, len(told.resources), share.usage_cores) == (True, 0, SHARE.usage_cores)
+    derived = {"entitled_cores", "non_preemptible_cap_cores", "budget_core_min"}
+    assert derived.isdisjoint(field.name for field, _ in share.ListFields())
+    assert {field.name for one in (told, *share.resources) for field, _ in one.ListFields()} == {
+        "capacity_unknown", "shares", "resource", "requested", "running",
+    }  # fmt: skip
 
 
 async def test_explain_comes_from_leader_for_open_jobs(either: Any, role: FixedRole) -> None:

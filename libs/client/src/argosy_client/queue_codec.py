@@ -66,8 +66,9 @@ def queue_of(message: queue_pb2.Queue) -> Queue:
 
 def shares_of(message: scheduling_pb2.GetSharesResponse) -> Shares:
     """Return the shares of a pool's queues."""
+    is_known = not message.capacity_unknown
     return Shares(
-        capacity_cores=message.capacity_cores if message.HasField("capacity_cores") else None,
+        capacity_cores=message.capacity_cores if is_known else None,
         shares=tuple(
             QueueShare(
                 queue=share.queue,
@@ -77,16 +78,14 @@ def shares_of(message: scheduling_pb2.GetSharesResponse) -> Shares:
                 usage_cores=share.usage_cores,
                 flow_cores=share.flow_cores,
                 demand_cores=share.demand_cores,
-                entitled_cores=share.entitled_cores if share.HasField("entitled_cores") else None,
+                entitled_cores=share.entitled_cores if is_known else None,
                 queued_count=share.queued_count,
                 pending_count=share.pending_count,
                 leased_count=share.leased_count,
                 non_preemptible_flow_cores=share.non_preemptible_flow_cores,
-                non_preemptible_cap_cores=(
-                    share.non_preemptible_cap_cores if share.HasField("non_preemptible_cap_cores") else None
-                ),
+                non_preemptible_cap_cores=share.non_preemptible_cap_cores if is_known else None,
                 charged_core_min=share.charged_core_min,
-                budget_core_min=share.budget_core_min if share.HasField("budget_core_min") else None,
+                budget_core_min=share.budget_core_min if is_known else None,
                 limited_count=share.limited_count,
                 rate_limited_count=share.rate_limited_count,
                 max_running_count=share.max_running_count,
@@ -96,7 +95,7 @@ def shares_of(message: scheduling_pb2.GetSharesResponse) -> Shares:
                         resource=one.resource,
                         requested=one.requested,
                         running=one.running,
-                        entitled=one.entitled if one.HasField("entitled") else None,
+                        entitled=one.entitled if is_known else None,
                     )
                     for one in share.resources
                 ),

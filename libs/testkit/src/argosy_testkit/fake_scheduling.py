@@ -53,6 +53,7 @@ class FakeScheduling(scheduling_pb2_grpc.SchedulingServiceServicer):
         return scheduling_pb2.GetSharesResponse(
             shares=[share],
             capacity_cores=64 if known else None,
+            capacity_unknown=not known,
             resources=[
                 scheduling_pb2.ResourceCapacity(resource=name, capacity=amount, unit_cores=cores)
                 for name, (amount, cores) in (capacities if known else {}).items()

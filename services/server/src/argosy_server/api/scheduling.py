@@ -122,6 +122,7 @@ class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
 def _shares_message(shares: PoolShares) -> scheduling_pb2.GetSharesResponse:
     permissions, is_known = CALLER.get().permissions, shares.is_known
     return scheduling_pb2.GetSharesResponse(
+        capacity_unknown=not is_known,
         capacity_cores=shares.capacity_cores if is_known else None,
         resources=[
             scheduling_pb2.ResourceCapacity(resource=one.resource, capacity=one.capacity, unit_cores=one.unit_cores)

@@ -27,7 +27,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x61rgosy/api/v1/scheduling.proto\x12\rargosy.api.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd6\x04\n\nQueueShare\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12\x18\n\x10\x66\x61ir_share_ratio\x18\x03 \x01(\x01\x12\x13\n\x0busage_cores\x18\x04 \x01(\x01\x12\x12\n\nflow_cores\x18\x05 \x01(\x01\x12\x14\n\x0c\x64\x65mand_cores\x18\x06 \x01(\x01\x12\x1b\n\x0e\x65ntitled_cores\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x0cqueued_count\x18\x08 \x01(\x03\x12\x15\n\rpending_count\x18\t \x01(\x03\x12\x14\n\x0cleased_count\x18\n \x01(\x03\x12/\n\tresources\x18\x0b \x03(\x0b\x32\x1c.argosy.api.v1.ResourceShare\x12\x0e\n\x06parent\x18\x0c \x01(\t\x12\"\n\x1anon_preemptible_flow_cores\x18\r \x01(\x01\x12&\n\x19non_preemptible_cap_cores\x18\x0e \x01(\x01H\x01\x88\x01\x01\x12\x18\n\x10\x63harged_core_min\x18\x0f \x01(\x01\x12\x1c\n\x0f\x62udget_core_min\x18\x10 \x01(\x01H\x02\x88\x01\x01\x12\x15\n\rlimited_count\x18\x11 \x01(\x03\x12\x1a\n\x12rate_limited_count\x18\x12 \x01(\x03\x12\x19\n\x11max_running_count\x18\x13 \x01(\x03\x12\x18\n\x10lease_rate_per_s\x18\x14 \x01(\x01\x42\x11\n\x0f_entitled_coresB\x1c\n\x1a_non_preemptible_cap_coresB\x12\n\x10_budget_core_min\"i\n\rResourceShare\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x11\n\trequested\x18\x02 \x01(\x03\x12\x0f\n\x07running\x18\x03 \x01(\x03\x12\x15\n\x08\x65ntitled\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_entitled\"J\n\x10ResourceCapacity\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x10\n\x08\x63\x61pacity\x18\x02 \x01(\x03\x12\x12\n\nunit_cores\x18\x03 \x01(\x01\")\n\x10GetSharesRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\"\xa2\x01\n\x11GetSharesResponse\x12)\n\x06shares\x18\x01 \x03(\x0b\x32\x19.argosy.api.v1.QueueShare\x12\x1b\n\x0e\x63\x61pacity_cores\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x32\n\tresources\x18\x03 \x03(\x0b\x32\x1f.argosy.api.v1.ResourceCapacityB\x11\n\x0f_capacity_cores\",\n\x13GetLastRoundRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\"Q\n\rPhaseDuration\x12\r\n\x05phase\x18\x01 \x01(\t\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationJ\x04\x08\x02\x10\x03\"\x94\x02\n\x0cStageLatency\x12*\n\x05stage\x18\x01 \x01(\x0e\x32\x1b.argosy.api.v1.LatencyStage\x12\x11\n\tjob_count\x18\x02 \x01(\x03\x12\x15\n\rbucket_counts\x18\x07 \x03(\x03\x12&\n\x03p50\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p90\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p99\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rbucket_bounds\x18\x0b \x03(\x0b\x32\x19.google.protobuf.DurationJ\x04\x08\x03\x10\x07\"\xf2\x02\n\x14GetLastRoundResponse\x12\r\n\x05round\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x14\n\x0cqueued_count\x18\x03 \x01(\x03\x12\x15\n\rpending_count\x18\x04 \x01(\x03\x12\x14\n\x0cleased_count\x18\x05 \x01(\x03\x12\x16\n\x0e\x63onflict_count\x18\x06 \x01(\x03\x12\x13\n\x0b\x63lass_count\x18\x07 \x01(\x03\x12,\n\x06phases\x18\x08 \x03(\x0b\x32\x1c.argosy.api.v1.PhaseDuration\x12?\n\x06totals\x18\t \x03(\x0b\x32/.argosy.api.v1.GetLastRoundResponse.TotalsEntry\x12.\n\tlatencies\x18\n \x03(\x0b\x32\x1b.argosy.api.v1.StageLatency\x1a-\n\x0bTotalsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"a\n\x0bPoolSetting\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x18\n\x10\x63onfigured_value\x18\x03 \x01(\t\x12\x0e\n\x06is_set\x18\x04 \x01(\x08\x12\x0c\n\x04text\x18\x05 \x01(\t\"\xf0\x01\n\x13PoolSettingsVersion\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x42\n\x08settings\x18\x02 \x03(\x0b\x32\x30.argosy.api.v1.PoolSettingsVersion.SettingsEntry\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x0f\n\x07\x63omment\x18\x05 \x01(\t\x1a/\n\rSettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"/\n\x16GetPoolSettingsRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\"\xa5\x01\n\x17GetPoolSettingsResponse\x12\x32\n\x06newest\x18\x01 \x01(\x0b\x32\".argosy.api.v1.PoolSettingsVersion\x12\x19\n\x11version_in_effect\x18\x02 \x01(\x03\x12\r\n\x05\x66\x61ult\x18\x03 \x01(\t\x12,\n\x08settings\x18\x04 \x03(\x0b\x32\x1a.argosy.api.v1.PoolSetting\"\xd5\x02\n\x16SetPoolSettingsRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12^\n\x08settings\x18\x02 \x03(\x0b\x32\x33.argosy.api.v1.SetPoolSettingsRequest.SettingsEntryB\x17\xbaH\x14\x9a\x01\x11\x10\x64\"\x06r\x04\x10\x01\x18\x64*\x05r\x03\x18\x80 \x12$\n\nunset_keys\x18\x03 \x03(\tB\x10\xbaH\r\x92\x01\n\x10\x64\"\x06r\x04\x10\x01\x18\x64\x12&\n\x10\x65xpected_version\x18\x04 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x12\x19\n\x07\x63omment\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\xf4\x03\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x1a/\n\rSettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x13\n\x11_expected_version\"N\n\x17SetPoolSettingsResponse\x12\x33\n\x07version\x18\x01 \x01(\x0b\x32\".argosy.api.v1.PoolSettingsVersion\"m\n\x17ListPoolSettingsRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12\x1d\n\tpage_size\x18\x02 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\xe8\x07\"i\n\x18ListPoolSettingsResponse\x12\x34\n\x08versions\x18\x01 \x03(\x0b\x32\".argosy.api.v1.PoolSettingsVersion\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"R\n\x12\x46indMissingRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12%\n\x0b\x64\x65\x66initions\x18\x02 \x03(\x0c\x42\x10\xbaH\r\x92\x01\n\x10\x64\"\x06z\x04\x18\xc0\x84=\"\x1f\n\x0eMissingOfClass\x12\r\n\x05texts\x18\x01 \x03(\t\"E\n\x13\x46indMissingResponse\x12.\n\x07\x63lasses\x18\x01 \x03(\x0b\x32\x1d.argosy.api.v1.MissingOfClass*\x9c\x01\n\x0cLatencyStage\x12\x1d\n\x19LATENCY_STAGE_UNSPECIFIED\x10\x00\x12\x1c\n\x18LATENCY_STAGE_CONSIDERED\x10\x01\x12\x18\n\x14LATENCY_STAGE_LEASED\x10\x02\x12\x19\n\x15LATENCY_STAGE_RUNNING\x10\x03\x12\x1a\n\x16LATENCY_STAGE_FINISHED\x10\x04\x32\xbb\x04\n\x11SchedulingService\x12N\n\tGetShares\x12\x1f.argosy.api.v1.GetSharesRequest\x1a .argosy.api.v1.GetSharesResponse\x12W\n\x0cGetLastRound\x12\".argosy.api.v1.GetLastRoundRequest\x1a#.argosy.api.v1.GetLastRoundResponse\x12T\n\x0b\x46indMissing\x12!.argosy.api.v1.FindMissingRequest\x1a\".argosy.api.v1.FindMissingResponse\x12`\n\x0fGetPoolSettings\x12%.argosy.api.v1.GetPoolSettingsRequest\x1a&.argosy.api.v1.GetPoolSettingsResponse\x12`\n\x0fSetPoolSettings\x12%.argosy.api.v1.SetPoolSettingsRequest\x1a&.argosy.api.v1.SetPoolSettingsResponse\x12\x63\n\x10ListPoolSettings\x12&.argosy.api.v1.ListPoolSettingsRequest\x1a\'.argosy.api.v1.ListPoolSettingsResponseB\\\n\x11\x64\x65v.argosy.api.v1B\x0fSchedulingProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x61rgosy/api/v1/scheduling.proto\x12\rargosy.api.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x82\x04\n\nQueueShare\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12\x18\n\x10\x66\x61ir_share_ratio\x18\x03 \x01(\x01\x12\x13\n\x0busage_cores\x18\x04 \x01(\x01\x12\x12\n\nflow_cores\x18\x05 \x01(\x01\x12\x14\n\x0c\x64\x65mand_cores\x18\x06 \x01(\x01\x12\x16\n\x0e\x65ntitled_cores\x18\x07 \x01(\x01\x12\x14\n\x0cqueued_count\x18\x08 \x01(\x03\x12\x15\n\rpending_count\x18\t \x01(\x03\x12\x14\n\x0cleased_count\x18\n \x01(\x03\x12/\n\tresources\x18\x0b \x03(\x0b\x32\x1c.argosy.api.v1.ResourceShare\x12\x0e\n\x06parent\x18\x0c \x01(\t\x12\"\n\x1anon_preemptible_flow_cores\x18\r \x01(\x01\x12!\n\x19non_preemptible_cap_cores\x18\x0e \x01(\x01\x12\x18\n\x10\x63harged_core_min\x18\x0f \x01(\x01\x12\x17\n\x0f\x62udget_core_min\x18\x10 \x01(\x01\x12\x15\n\rlimited_count\x18\x11 \x01(\x03\x12\x1a\n\x12rate_limited_count\x18\x12 \x01(\x03\x12\x19\n\x11max_running_count\x18\x13 \x01(\x03\x12\x18\n\x10lease_rate_per_s\x18\x14 \x01(\x01\"W\n\rResourceShare\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x11\n\trequested\x18\x02 \x01(\x03\x12\x0f\n\x07running\x18\x03 \x01(\x03\x12\x10\n\x08\x65ntitled\x18\x04 \x01(\x03\"J\n\x10ResourceCapacity\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\x10\n\x08\x63\x61pacity\x18\x02 \x01(\x03\x12\x12\n\nunit_cores\x18\x03 \x01(\x01\")\n\x10GetSharesRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\"\xa4\x01\n\x11GetSharesResponse\x12)\n\x06shares\x18\x01 \x03(\x0b\x32\x19.argosy.api.v1.QueueShare\x12\x16\n\x0e\x63\x61pacity_cores\x18\x02 \x01(\x01\x12\x32\n\tresources\x18\x03 \x03(\x0b\x32\x1f.argosy.api.v1.ResourceCapacity\x12\x18\n\x10\x63\x61pacity_unknown\x18\x04 \x01(\x08\",\n\x13GetLastRoundRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\"Q\n\rPhaseDuration\x12\r\n\x05phase\x18\x01 \x01(\t\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationJ\x04\x08\x02\x10\x03\"\x94\x02\n\x0cStageLatency\x12*\n\x05stage\x18\x01 \x01(\x0e\x32\x1b.argosy.api.v1.LatencyStage\x12\x11\n\tjob_count\x18\x02 \x01(\x03\x12\x15\n\rbucket_counts\x18\x07 \x03(\x03\x12&\n\x03p50\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p90\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p99\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rbucket_bounds\x18\x0b \x03(\x0b\x32\x19.google.protobuf.DurationJ\x04\x08\x03\x10\x07\"\xf2\x02\n\x14GetLastRoundResponse\x12\r\n\x05round\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x14\n\x0cqueued_count\x18\x03 \x01(\x03\x12\x15\n\rpending_count\x18\x04 \x01(\x03\x12\x14\n\x0cleased_count\x18\x05 \x01(\x03\x12\x16\n\x0e\x63onflict_count\x18\x06 \x01(\x03\x12\x13\n\x0b\x63lass_count\x18\x07 \x01(\x03\x12,\n\x06phases\x18\x08 \x03(\x0b\x32\x1c.argosy.api.v1.PhaseDuration\x12?\n\x06totals\x18\t \x03(\x0b\x32/.argosy.api.v1.GetLastRoundResponse.TotalsEntry\x12.\n\tlatencies\x18\n \x03(\x0b\x32\x1b.argosy.api.v1.StageLatency\x1a-\n\x0bTotalsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"a\n\x0bPoolSetting\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x18\n\x10\x63onfigured_value\x18\x03 \x01(\t\x12\x0e\n\x06is_set\x18\x04 \x01(\x08\x12\x0c\n\x04text\x18\x05 \x01(\t\"\xf0\x01\n\x13PoolSettingsVersion\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x42\n\x08settings\x18\x02 \x03(\x0b\x32\x30.argosy.api.v1.PoolSettingsVersion.SettingsEntry\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x0f\n\x07\x63omment\x18\x05 \x01(\t\x1a/\n\rSettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"/\n\x16GetPoolSettingsRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\"\xa5\x01\n\x17GetPoolSettingsResponse\x12\x32\n\x06newest\x18\x01 \x01(\x0b\x32\".argosy.api.v1.PoolSettingsVersion\x12\x19\n\x11version_in_effect\x18\x02 \x01(\x03\x12\r\n\x05\x66\x61ult\x18\x03 \x01(\t\x12,\n\x08settings\x18\x04 \x03(\x0b\x32\x1a.argosy.api.v1.PoolSetting\"\xd5\x02\n\x16SetPoolSettingsRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12^\n\x08settings\x18\x02 \x03(\x0b\x32\x33.argosy.api.v1.SetPoolSettingsRequest.SettingsEntryB\x17\xbaH\x14\x9a\x01\x11\x10\x64\"\x06r\x04\x10\x01\x18\x64*\x05r\x03\x18\x80 \x12$\n\nunset_keys\x18\x03 \x03(\tB\x10\xbaH\r\x92\x01\n\x10\x64\"\x06r\x04\x10\x01\x18\x64\x12&\n\x10\x65xpected_version\x18\x04 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00H\x00\x88\x01\x01\x12\x19\n\x07\x63omment\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\xf4\x03\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x1a/\n\rSettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x13\n\x11_expected_version\"N\n\x17SetPoolSettingsResponse\x12\x33\n\x07version\x18\x01 \x01(\x0b\x32\".argosy.api.v1.PoolSettingsVersion\"m\n\x17ListPoolSettingsRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12\x1d\n\tpage_size\x18\x02 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\xe8\x07\"i\n\x18ListPoolSettingsResponse\x12\x34\n\x08versions\x18\x01 \x03(\x0b\x32\".argosy.api.v1.PoolSettingsVersion\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"R\n\x12\x46indMissingRequest\x12\x15\n\x04pool\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x18?\x12%\n\x0b\x64\x65\x66initions\x18\x02 \x03(\x0c\x42\x10\xbaH\r\x92\x01\n\x10\x64\"\x06z\x04\x18\xc0\x84=\"\x1f\n\x0eMissingOfClass\x12\r\n\x05texts\x18\x01 \x03(\t\"E\n\x13\x46indMissingResponse\x12.\n\x07\x63lasses\x18\x01 \x03(\x0b\x32\x1d.argosy.api.v1.MissingOfClass*\x9c\x01\n\x0cLatencyStage\x12\x1d\n\x19LATENCY_STAGE_UNSPECIFIED\x10\x00\x12\x1c\n\x18LATENCY_STAGE_CONSIDERED\x10\x01\x12\x18\n\x14LATENCY_STAGE_LEASED\x10\x02\x12\x19\n\x15LATENCY_STAGE_RUNNING\x10\x03\x12\x1a\n\x16LATENCY_STAGE_FINISHED\x10\x04\x32\xbb\x04\n\x11SchedulingService\x12N\n\tGetShares\x12\x1f.argosy.api.v1.GetSharesRequest\x1a .argosy.api.v1.GetSharesResponse\x12W\n\x0cGetLastRound\x12\".argosy.api.v1.GetLastRoundRequest\x1a#.argosy.api.v1.GetLastRoundResponse\x12T\n\x0b\x46indMissing\x12!.argosy.api.v1.FindMissingRequest\x1a\".argosy.api.v1.FindMissingResponse\x12`\n\x0fGetPoolSettings\x12%.argosy.api.v1.GetPoolSettingsRequest\x1a&.argosy.api.v1.GetPoolSettingsResponse\x12`\n\x0fSetPoolSettings\x12%.argosy.api.v1.SetPoolSettingsRequest\x1a&.argosy.api.v1.SetPoolSettingsResponse\x12\x63\n\x10ListPoolSettings\x12&.argosy.api.v1.ListPoolSettingsRequest\x1a\'.argosy.api.v1.ListPoolSettingsResponseB\\\n\x11\x64\x65v.argosy.api.v1B\x0fSchedulingProtoP\x01Z$argosy.dev/stubs/argosy/api/v1;apiv1\xaa\x02\rArgosy.Api.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -67,54 +67,54 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FINDMISSINGREQUEST'].fields_by_name['pool']._serialized_options = b'\272H\004r\002\030?'
   _globals['_FINDMISSINGREQUEST'].fields_by_name['definitions']._loaded_options = None
   _globals['_FINDMISSINGREQUEST'].fields_by_name['definitions']._serialized_options = b'\272H\r\222\001\n\020d\"\006z\004\030\300\204='
-  _globals['_LATENCYSTAGE']._serialized_start=3306
-  _globals['_LATENCYSTAGE']._serialized_end=3462
+  _globals['_LATENCYSTAGE']._serialized_start=3206
+  _globals['_LATENCYSTAGE']._serialized_end=3362
   _globals['_QUEUESHARE']._serialized_start=144
-  _globals['_QUEUESHARE']._serialized_end=742
-  _globals['_RESOURCESHARE']._serialized_start=744
-  _globals['_RESOURCESHARE']._serialized_end=849
-  _globals['_RESOURCECAPACITY']._serialized_start=851
-  _globals['_RESOURCECAPACITY']._serialized_end=925
-  _globals['_GETSHARESREQUEST']._serialized_start=927
-  _globals['_GETSHARESREQUEST']._serialized_end=968
-  _globals['_GETSHARESRESPONSE']._serialized_start=971
-  _globals['_GETSHARESRESPONSE']._serialized_end=1133
-  _globals['_GETLASTROUNDREQUEST']._serialized_start=1135
-  _globals['_GETLASTROUNDREQUEST']._serialized_end=1179
-  _globals['_PHASEDURATION']._serialized_start=1181
-  _globals['_PHASEDURATION']._serialized_end=1262
-  _globals['_STAGELATENCY']._serialized_start=1265
-  _globals['_STAGELATENCY']._serialized_end=1541
-  _globals['_GETLASTROUNDRESPONSE']._serialized_start=1544
-  _globals['_GETLASTROUNDRESPONSE']._serialized_end=1914
-  _globals['_GETLASTROUNDRESPONSE_TOTALSENTRY']._serialized_start=1869
-  _globals['_GETLASTROUNDRESPONSE_TOTALSENTRY']._serialized_end=1914
-  _globals['_POOLSETTING']._serialized_start=1916
-  _globals['_POOLSETTING']._serialized_end=2013
-  _globals['_POOLSETTINGSVERSION']._serialized_start=2016
-  _globals['_POOLSETTINGSVERSION']._serialized_end=2256
-  _globals['_POOLSETTINGSVERSION_SETTINGSENTRY']._serialized_start=2209
-  _globals['_POOLSETTINGSVERSION_SETTINGSENTRY']._serialized_end=2256
-  _globals['_GETPOOLSETTINGSREQUEST']._serialized_start=2258
-  _globals['_GETPOOLSETTINGSREQUEST']._serialized_end=2305
-  _globals['_GETPOOLSETTINGSRESPONSE']._serialized_start=2308
-  _globals['_GETPOOLSETTINGSRESPONSE']._serialized_end=2473
-  _globals['_SETPOOLSETTINGSREQUEST']._serialized_start=2476
-  _globals['_SETPOOLSETTINGSREQUEST']._serialized_end=2817
-  _globals['_SETPOOLSETTINGSREQUEST_SETTINGSENTRY']._serialized_start=2209
-  _globals['_SETPOOLSETTINGSREQUEST_SETTINGSENTRY']._serialized_end=2256
-  _globals['_SETPOOLSETTINGSRESPONSE']._serialized_start=2819
-  _globals['_SETPOOLSETTINGSRESPONSE']._serialized_end=2897
-  _globals['_LISTPOOLSETTINGSREQUEST']._serialized_start=2899
-  _globals['_LISTPOOLSETTINGSREQUEST']._serialized_end=3008
-  _globals['_LISTPOOLSETTINGSRESPONSE']._serialized_start=3010
-  _globals['_LISTPOOLSETTINGSRESPONSE']._serialized_end=3115
-  _globals['_FINDMISSINGREQUEST']._serialized_start=3117
-  _globals['_FINDMISSINGREQUEST']._serialized_end=3199
-  _globals['_MISSINGOFCLASS']._serialized_start=3201
-  _globals['_MISSINGOFCLASS']._serialized_end=3232
-  _globals['_FINDMISSINGRESPONSE']._serialized_start=3234
-  _globals['_FINDMISSINGRESPONSE']._serialized_end=3303
-  _globals['_SCHEDULINGSERVICE']._serialized_start=3465
-  _globals['_SCHEDULINGSERVICE']._serialized_end=4036
+  _globals['_QUEUESHARE']._serialized_end=658
+  _globals['_RESOURCESHARE']._serialized_start=660
+  _globals['_RESOURCESHARE']._serialized_end=747
+  _globals['_RESOURCECAPACITY']._serialized_start=749
+  _globals['_RESOURCECAPACITY']._serialized_end=823
+  _globals['_GETSHARESREQUEST']._serialized_start=825
+  _globals['_GETSHARESREQUEST']._serialized_end=866
+  _globals['_GETSHARESRESPONSE']._serialized_start=869
+  _globals['_GETSHARESRESPONSE']._serialized_end=1033
+  _globals['_GETLASTROUNDREQUEST']._serialized_start=1035
+  _globals['_GETLASTROUNDREQUEST']._serialized_end=1079
+  _globals['_PHASEDURATION']._serialized_start=1081
+  _globals['_PHASEDURATION']._serialized_end=1162
+  _globals['_STAGELATENCY']._serialized_start=1165
+  _globals['_STAGELATENCY']._serialized_end=1441
+  _globals['_GETLASTROUNDRESPONSE']._serialized_start=1444
+  _globals['_GETLASTROUNDRESPONSE']._serialized_end=1814
+  _globals['_GETLASTROUNDRESPONSE_TOTALSENTRY']._serialized_start=1769
+  _globals['_GETLASTROUNDRESPONSE_TOTALSENTRY']._serialized_end=1814
+  _globals['_POOLSETTING']._serialized_start=1816
+  _globals['_POOLSETTING']._serialized_end=1913
+  _globals['_POOLSETTINGSVERSION']._serialized_start=1916
+  _globals['_POOLSETTINGSVERSION']._serialized_end=2156
+  _globals['_POOLSETTINGSVERSION_SETTINGSENTRY']._serialized_start=2109
+  _globals['_POOLSETTINGSVERSION_SETTINGSENTRY']._serialized_end=2156
+  _globals['_GETPOOLSETTINGSREQUEST']._serialized_start=2158
+  _globals['_GETPOOLSETTINGSREQUEST']._serialized_end=2205
+  _globals['_GETPOOLSETTINGSRESPONSE']._serialized_start=2208
+  _globals['_GETPOOLSETTINGSRESPONSE']._serialized_end=2373
+  _globals['_SETPOOLSETTINGSREQUEST']._serialized_start=2376
+  _globals['_SETPOOLSETTINGSREQUEST']._serialized_end=2717
+  _globals['_SETPOOLSETTINGSREQUEST_SETTINGSENTRY']._serialized_start=2109
+  _globals['_SETPOOLSETTINGSREQUEST_SETTINGSENTRY']._serialized_end=2156
+  _globals['_SETPOOLSETTINGSRESPONSE']._serialized_start=2719
+  _globals['_SETPOOLSETTINGSRESPONSE']._serialized_end=2797
+  _globals['_LISTPOOLSETTINGSREQUEST']._serialized_start=2799
+  _globals['_LISTPOOLSETTINGSREQUEST']._serialized_end=2908
+  _globals['_LISTPOOLSETTINGSRESPONSE']._serialized_start=2910
+  _globals['_LISTPOOLSETTINGSRESPONSE']._serialized_end=3015
+  _globals['_FINDMISSINGREQUEST']._serialized_start=3017
+  _globals['_FINDMISSINGREQUEST']._serialized_end=3099
+  _globals['_MISSINGOFCLASS']._serialized_start=3101
+  _globals['_MISSINGOFCLASS']._serialized_end=3132
+  _globals['_FINDMISSINGRESPONSE']._serialized_start=3134
+  _globals['_FINDMISSINGRESPONSE']._serialized_end=3203
+  _globals['_SCHEDULINGSERVICE']._serialized_start=3365
+  _globals['_SCHEDULINGSERVICE']._serialized_end=3936
 # @@protoc_insertion_point(module_scope)

@@ -98,14 +98,16 @@ class GetSharesRequest(_message.Message):
     def __init__(self, pool: _Optional[str] = ...) -> None: ...
 
 class GetSharesResponse(_message.Message):
-    __slots__ = ("shares", "capacity_cores", "resources")
+    __slots__ = ("shares", "capacity_cores", "resources", "capacity_unknown")
     SHARES_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_CORES_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     shares: _containers.RepeatedCompositeFieldContainer[QueueShare]
     capacity_cores: float
     resources: _containers.RepeatedCompositeFieldContainer[ResourceCapacity]
-    def __init__(self, shares: _Optional[_Iterable[_Union[QueueShare, _Mapping]]] = ..., capacity_cores: _Optional[float] = ..., resources: _Optional[_Iterable[_Union[ResourceCapacity, _Mapping]]] = ...) -> None: ...
+    capacity_unknown: bool
+    def __init__(self, shares: _Optional[_Iterable[_Union[QueueShare, _Mapping]]] = ..., capacity_cores: _Optional[float] = ..., resources: _Optional[_Iterable[_Union[ResourceCapacity, _Mapping]]] = ..., capacity_unknown: bool = ...) -> None: ...
 
 class GetLastRoundRequest(_message.Message):
     __slots__ = ("pool",)
