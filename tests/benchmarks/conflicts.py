@@ -6,11 +6,17 @@ taken; half of the clusters and 4 % of their nodes are sampled. Every leader dec
 0.6 s before it commits; the rounds of several leaders lie evenly in that time. The rounds of one leader follow each
 other, so it can meet no conflict while nobody else places anything.
 
-`conflicts` are commits that met a node without room, `failed` runs none of whose candidates had any, `tried_again` both
-per placement; `ended` are jobs that failed since all of ten attempts did. `score` is the mean part of its node that a
-pod left free, which says whether placements were as good.
+`failed` are scheduling conflicts as seed 000 declares them: a run *all* of whose commit candidates had no room.
+They are tried again in a later round. `conflicts` are commits that a cluster refused since none of a run's candidates
+there had room; a run may have some and be bound to a candidate elsewhere. `tried_again` is both per placement. `ended`
+are jobs that failed for good since all of ten attempts did, `lost` how many lost at least one, two and so on.
+`score` is the mean part of its node that a pod left free, which says whether placements were as good.
+
+With `--jobs` there is one world instead, kept at that load: once it is reached pods end, after exponential run times of
+such a mean that as many end as arrive, until so many jobs were placed. What there is so far is told on the way.
 
 Usage: python tests/benchmarks/conflicts.py [--full 0.8] [--seed 1]
+       python tests/benchmarks/conflicts.py --jobs 1000000 [--leaders 4] [--candidates 3] [--order best_first]
 """
 
 from __future__ import annotations
@@ -18,11 +24,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
 from argosy_core.job.reading.classes import SchedulingClass
+from argosy_core.job.states import ObjectState
 from argosy_core.job.tables.members import Members
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import NodeSpec
@@ -38,6 +46,7 @@ from argosy_core.scheduler import (
     Round,
     RoundSettings,
     SpecReference,
+    StateColumns,
     apply_ingested,
     begin_round,
     define_classes,
@@ -46,6 +55,7 @@ from argosy_core.scheduler import (
     set_cluster,
     set_queues,
     take_jobs,
+    take_states,
     update_capacity,
 )
 
@@ -86,11 +96,16 @@ class Leader:
         """Know the clusters, and hold no job."""
         self.number = number
         self.counts = dict.fromkeys(("placed", "conflicts", "failed", "ended"), 0)
-        self.left: list[float] = []
-        """Part of its node that each pod left free."""
+        self.lost: Counter[int] = Counter()
+        """How many jobs lost at least so many attempts."""
+        self._lost_of: dict[int, int] = {}
+        self.left = 0.0
+        """Sum of the parts of their nodes that pods left free."""
         self._ledgers = ledgers
         self._rng = rng
         self._now_s = 1_000_000.0
+        self._running = {name: (Members.of([], []), np.zeros(0)) for name in ledgers}
+        """Members, and when they end, by cluster."""
         self._next_handle = 1 + (number << 32)
         self._waiting = 0.0
         self._round: Round | None = None
@@ -183,18 +198,60 @@ class Leader:
                 rows, table = nodes[nodes >= 0], ledger.nodes
                 shares = table.free[:, rows] / np.maximum(table.allocatable[:, rows], 1)
                 asked = [table.axis.index(name) for name in ("cpu", "memory")]
-                self.left += shares[asked].mean(axis=0).tolist()
+                self.left += float(shares[asked].mean(axis=0).sum())
                 current.take_commits(request.cluster, CommitReply(incarnation=1, node=nodes, outcome=outcomes))
             commits = current.next_commits()
         plan = current.finish(self._now_s)
         draft_ingest(self._state, plan)
         apply_ingested(self._state, plan, self._now_s)
+        for index, name in enumerate(plan.clusters):
+            begun, (running, ends_s) = plan.members[plan.cluster == index], self._running[name]
+            self._running[name] = (
+                Members.concatenate([running, begun]),
+                np.append(ends_s, np.full(len(begun), np.inf)),
+            )
         statistics = self._state.statistics
         self.counts["placed"] += int(plan.handle.size)
         self.counts["conflicts"] += statistics.conflict_count
         self.counts["failed"] += statistics.failed_attempt_count
         self.counts["ended"] = self._state.totals["failed"]
+        told = plan.round_state
+        lost_of = dict(zip(told.attempted_handle.tolist(), told.failed_attempt.tolist(), strict=True))
+        self.lost.update(count for handle, count in lost_of.items() if count > self._lost_of.get(handle, 0))
+        self._lost_of = lost_of
         self._now_s += STALE_S
+
+    def end(self, mean_s: float) -> None:
+        """Have pods end whose time is up; those that have none yet get one.
+
+        Args:
+            mean_s: Of their run times.
+        """
+        reports = []
+        for name, (running, ends_s) in self._running.items():
+            fresh = np.isinf(ends_s)
+            ends_s[fresh] = self._now_s + self._rng.exponential(mean_s, int(fresh.sum()))
+            over = ends_s <= self._now_s
+            reports.append((name, self._states(running[over])))
+            self._running[name] = (running[~over], ends_s[~over])
+        for runs in take_states(self._state, reports, self._now_s).releases:
+            self._ledgers[runs.cluster].release(runs.members, self.number)
+
+    def _states(self, ended: Members) -> StateColumns:
+        """Return what an executor says of pods that ran and ended well."""
+        reached = np.array([ObjectState.CREATED, ObjectState.RUNNING, ObjectState.SUCCEEDED], np.int8)
+        count = 3 * len(ended)
+        return StateColumns(
+            handle=np.tile(ended.handle, 3),
+            attempt=np.tile(ended.attempt, 3),
+            object_index=np.zeros(count, np.int16),
+            state=np.repeat(reached, len(ended)),
+            time_us=np.full(count, round(self._now_s * 1e6), np.int64),
+            exit_code=np.zeros(count, np.int32),
+            failure=np.zeros(count, np.int8),
+            message=np.full(count, -1, np.int32),
+            uid=bytes(16 * count),
+        )
 
 
 def make_ledgers(pool_count: int) -> Iterator[tuple[str, NodeLedger]]:
@@ -213,26 +270,39 @@ def make_ledgers(pool_count: int) -> Iterator[tuple[str, NodeLedger]]:
         yield f"c{number}", ledger
 
 
-def measure(leader_count: int, candidates: int, order: str, *, full_ratio: float, seed: int) -> dict[str, float]:
-    """Return the conflicts of all leaders until a part of the clusters is taken."""
+def measure(
+    leader_count: int, candidates: int, order: str, *, full_ratio: float, seed: int, job_count: int = 0
+) -> dict[str, object]:
+    """Return the conflicts of all leaders until a part of the clusters is taken, and then until so many jobs were."""
     ledgers, rng = dict(make_ledgers(leader_count)), np.random.default_rng(seed)
     leaders = [
         Leader(number, ledgers, candidates=candidates, scores=ORDERS[order], rng=rng) for number in range(leader_count)
     ]
-    turn, placed = 0, 0
-    while placed < full_ratio * ROOM and turn < 10_000:
+    turn, placed, full_count = 0, 0, full_ratio * ROOM
+    while placed < max(full_count, job_count) and turn < max(10_000, job_count):
         leader = leaders[turn % leader_count]
         leader.finish()
+        if placed >= full_count:
+            leader.end(full_count / RATE_PER_S)
         leader.submit(RATE_PER_S * STALE_S / leader_count)
         leader.decide()
         placed, turn = sum(one.counts["placed"] for one in leaders), turn + 1
+        if job_count and turn % 1000 == 0:
+            print(json.dumps(summary(leaders, ledgers)), file=sys.stderr, flush=True)  # noqa: T201
+    return summary(leaders, ledgers)
+
+
+def summary(leaders: list[Leader], ledgers: dict[str, NodeLedger]) -> dict[str, object]:
+    """Return the figures of all leaders together."""
+    lost = sum((one.lost for one in leaders), Counter())
     counts = {name: sum(one.counts[name] for one in leaders) for name in leaders[0].counts}
-    left = [share for one in leaders for share in one.left]
     return {
         **counts,
-        "tried_again": round((counts["conflicts"] + counts["failed"]) / placed, 5),
-        "failed_ratio": round(counts["failed"] / placed, 5),
-        "score": round(float(np.mean(left)), 4),
+        "lost": [lost[number] for number in range(1, 1 + max(lost, default=0))],
+        "load": round(sum(ledger.placement_count for ledger in ledgers.values()) / ROOM, 3),
+        "tried_again": round((counts["conflicts"] + counts["failed"]) / counts["placed"], 5),
+        "failed_ratio": round(counts["failed"] / counts["placed"], 5),
+        "score": round(sum(one.left for one in leaders) / counts["placed"], 4),
     }
 
 
@@ -241,14 +311,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", type=float, default=0.8, help="part of what fits that is placed")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=0, help="keep one world at that load until so many were placed")
+    parser.add_argument("--leaders", type=int, default=4, help="with --jobs")
+    parser.add_argument("--candidates", type=int, default=3, help="with --jobs")
+    parser.add_argument("--order", choices=sorted(ORDERS), default="best_first", help="with --jobs")
     chosen = parser.parse_args()
+    worlds = [(leaders, candidates, order) for leaders in (1, 4) for candidates in (1, 3) for order in ORDERS]
+    if chosen.jobs:
+        worlds = [(chosen.leaders, chosen.candidates, chosen.order)]
     figures = {
         f"{leaders} leaders, m={candidates}, {order}": measure(
-            leaders, candidates, order, full_ratio=chosen.full, seed=chosen.seed
+            leaders, candidates, order, full_ratio=chosen.full, seed=chosen.seed, job_count=chosen.jobs
         )
-        for leaders in (1, 4)
-        for candidates in (1, 3)
-        for order in ORDERS
+        for leaders, candidates, order in worlds
     }
     print(json.dumps(figures, indent=2))  # noqa: T201
     return 0
