@@ -10,7 +10,7 @@ many job sets as --classes says: bands of run time, with a noise of --noise octa
 
 Policies are settings of the round: `submit` and `smallest-area` are orders within a queue; `short-waits` and `full-use`
 begin what has room in submit order, and choose who is promised a start among those of smallest area, `--choice` many
-if it is given.
+if it is given; `slack` begins the smallest area first, and its promises bound how long others may go before them.
 
 - `utilisation`, `mean_wait_s`, `max_wait_s`, `slowdown`: as of `backfill.py`.
 - `broken_firm`: firm promises that could not be kept; `promises`: all that was counted of promises.
@@ -38,6 +38,14 @@ POLICIES: dict[str, dict[str, object]] = {
         "promise_order": "smallest-area",
         "promise_choice": 32,
         "promise_one_run": True,
+        "age_bound_s": 20 * DAY_S,
+    },
+    "slack": {
+        "job_order": "smallest-area",
+        "promise_order": "smallest-area",
+        "promise_choice": 32,
+        "promise_one_run": True,
+        "promise_slack_ratio": 30.0,
         "age_bound_s": 20 * DAY_S,
     },
     "full-use": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -37,6 +38,8 @@ from argosy_core.scheduler import PoolState, RoundSettings
         ({"promise_choice": 0}, "promise_choice is 0, but must be at least 1"),
         ({"promise_choice": 1025}, "promise_choice is 1025, but must be at most 1024"),
         ({"size_lead_s": -1.0}, "size_lead_s is -1.0, but must be 0 or more"),
+        ({"promise_slack_ratio": -1.0}, "promise_slack_ratio is -1.0, but must be between 0 and 1,000,000"),
+        ({"promise_slack_ratio": math.inf}, "promise_slack_ratio is inf, but must be between 0 and 1,000,000"),
         ({"minimum_run_s": -1.0}, "minimum_run_s is -1.0, but must be 0 or more"),
         ({"max_runs": 251}, "max_runs is 251, but must be at most 250"),
         ({"max_failed_attempts": 251}, "max_failed_attempts is 251, but must be at most 250"),

@@ -22,6 +22,8 @@ _MOST_ATTEMPTS: Final = 250
 """Attempts and runs are counted in a byte."""
 _MOST_CHOICE: Final = 1024
 """Jobs among which the one that is promised a start is chosen: each is looked at after each round."""
+_MOST_SLACK: Final = 1e6
+"""A firm promise for a moment later than that says nothing."""
 _COUNTS: Final = (
     "promise_choice",
     "commit_candidate_count",
@@ -85,6 +87,10 @@ class RoundSettings:
     promise_one_run: bool = False
     """Whether a job is promised a start, too, for which the end of a single run makes room. Without it small jobs that
     come later may take that room; with it they may not, and more nodes stand promised at once."""
+    promise_slack_ratio: float = field(default=0.0, metadata={"may_be_zero": True})
+    """How much later than the earliest moment a firm promise is for, as a multiple of the time until then. Above 0,
+    that moment bounds how long others may go first: until it is reached, whoever of the promised job's queue has its
+    turn holds the node, from round to round. For time limits that are far too long; 30, as an example."""
     max_round_leases: int = 10_000
     """Jobs that one round samples and commits at most."""
     clusters_to_sample_ratio: float = 0.33
@@ -180,6 +186,8 @@ class RoundSettings:
         orders = f"one of {', '.join(PromiseOrder)}"
         self._require("promise_order", self.promise_order in list(PromiseOrder), orders)
         self._require("promise_choice", self.promise_choice <= _MOST_CHOICE, f"at most {_MOST_CHOICE}")
+        slack = 0.0 <= self.promise_slack_ratio <= _MOST_SLACK
+        self._require("promise_slack_ratio", slack, f"between 0 and {_MOST_SLACK:,.0f}")
         scores = ["", *SCORES]
         self._require("node_score", self.node_score in scores, f"empty or one of {', '.join(SCORES)}")
         self._require("strategy", self.strategy in STRATEGIES, f"one of {', '.join(STRATEGIES)}")

@@ -461,8 +461,11 @@ class _Places:
             ):
                 self.take(cluster, node)
                 return None
+            moment_s = found.moment_s
+            if kind == PromiseKind.FIRM:
+                moment_s += state.settings.promise_slack_ratio * (moment_s - self._now_s)
             handle = int(state.live.handle[slot])
-            return PromisedStart(handle=handle, kind=kind, moment_s=found.moment_s, cluster=cluster, node=node)
+            return PromisedStart(handle=handle, kind=kind, moment_s=moment_s, cluster=cluster, node=node)
         return None
 
 
