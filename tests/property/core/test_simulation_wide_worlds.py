@@ -12,7 +12,8 @@ import pytest
 from argosy_core.errors import ArgosyError
 from argosy_core.job.states import FailureKind
 from argosy_core.leader import intake, takeover
-from argosy_core.ledger import NodeLedger, RunPods
+from argosy_core.ledger import RunPods
+from argosy_core.ledger.bookings import Bookings
 from argosy_core.placement import SamplerSession
 from argosy_core.reconcile.object_table import ObjectTable
 from argosy_core.scheduler import LeasePlan, PoolState, adopt_plan
@@ -172,7 +173,7 @@ def test_without_folding_the_pods_of_a_run_over_commitment_is_caught(monkeypatch
 
 def test_without_holding_room_for_pods_that_are_not_seen_yet_over_commitment_is_caught(monkeypatch: Patch) -> None:
     """The first pod of a bag that appears stands for all of them, and the room of the others is given away."""
-    monkeypatch.setattr(NodeLedger, "_at_least_class", lambda _self, amounts, *_of: amounts)
+    monkeypatch.setattr(Bookings, "at_least_class", lambda _self, amounts, *_of: amounts)
     assert fails_within(10, _wide, first=13)
 
 

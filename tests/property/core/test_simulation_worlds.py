@@ -21,7 +21,7 @@ from argosy_core.leader.machine import LeaderMachine
 from argosy_core.leader.sessions import ClusterSessions
 from argosy_core.leader.takeover import Takeover
 from argosy_core.leader.transaction import Transaction
-from argosy_core.ledger import NodeLedger
+from argosy_core.ledger.observing import PodObserver
 from argosy_core.placement import multibind
 from argosy_core.reconcile import Fence
 from argosy_core.reconcile.object_table import ObjectTable
@@ -220,7 +220,7 @@ def test_without_a_listing_after_the_last_call_a_loss_that_is_none_is_caught(mon
 
 def test_without_release_by_fact_a_leak_is_caught(monkeypatch: Patch) -> None:
     """Placements of pods that ended go on taking room until nothing fits."""
-    monkeypatch.setattr(NodeLedger, "_end", lambda _self, _slots: None)
+    monkeypatch.setattr(PodObserver, "end", lambda _self, _slots, _permits: None)
     assert fails_within(5, _draw)
 
 

@@ -64,7 +64,7 @@ class Caller:
     host: str = ""
     """Where it runs, for people."""
     delegated: bool | None = None
-    """Whether the cluster wishes to choose nodes itself; None where it has not said."""
+    """Whether the cluster asks to choose nodes itself; None where it has not said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Binding:
 def bind(connection: StoreConnection, caller: Caller, *, uid: str, keep_s: float) -> Binding:
     """Bind a cluster's name to its uid, and its part in a pool to a process, in the present transaction.
 
-    A forgotten cluster's name may be bound anew, to whatever uid. Whether it wishes to be delegated holds unless an
+    A forgotten cluster's name may be bound anew, to whatever uid. Whether it asks to be delegated holds unless an
     operator has said something about that since the name was bound.
 
     Args:
@@ -145,6 +145,6 @@ def bind(connection: StoreConnection, caller: Caller, *, uid: str, keep_s: float
 
 
 def _take_wish(connection: StoreConnection, name: str, *, delegated: bool) -> None:
-    """Have a cluster choose nodes by itself, or not, as its sampler wishes, unless an operator has said so."""
+    """Have a cluster choose nodes by itself, or not, as its sampler asks, unless an operator has said so."""
     if connection.execute(_DELEGATE, {"delegated": delegated, "name": name}).fetchone() is not None:
         note_claim(connection, name, "delegated" if delegated else "not delegated")

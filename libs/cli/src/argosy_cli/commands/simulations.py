@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from argosy_cli.exits import ExitCode
-from argosy_cli.options import output_options, settings_of
+from argosy_cli.options import FiniteRange, output_options, settings_of
 from argosy_cli.progress import CountsDisplay
 from argosy_cli.trace_options import trace_options
 
@@ -57,7 +57,7 @@ _usage_option = click.option(
 _resolution_option = click.option(
     "--resolution",
     "resolution_s",
-    type=click.FloatRange(0.0, 86_400.0),
+    type=FiniteRange(0.0, 86_400.0),
     default=0.0,
     metavar="SECONDS",
     help="Jobs come and end at multiples of so many seconds, so that many are decided at once: quicker, with waits "

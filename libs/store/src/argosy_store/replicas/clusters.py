@@ -137,7 +137,7 @@ class ClusterCalls:
         )
 
     def set_delegated(self, name: str, *, delegated: bool, encode: EncodeClusters) -> ClusterRow:
-        """Have a cluster place by itself from now on, or not, whatever it wishes itself.
+        """Have a cluster place by itself from now on, or not, whatever it asks for itself.
 
         Raises:
             NotFound: There is none by that name.

@@ -388,7 +388,7 @@ class LeaderStore:
             process: Which process dials: 16 random bytes.
             keep_s: For how long it keeps its session without being heard.
             host: Where it runs, for people.
-            delegated: Whether the cluster wishes to choose nodes itself; None where it has not said.
+            delegated: Whether the cluster asks to choose nodes itself; None where it has not said.
 
         Raises:
             StateConflict: The epoch is not the current one, or another process holds the session.
