@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argosy_core.job.tables.interning import Layout, SpecTable, distinct
+from argosy_core.job.tables.interning import ChargedTable, Layout, SpecTable, distinct
 from argosy_core.job.tables.live import LiveJobs, NewJobs
 from argosy_testkit.world_rows import options_of
 
@@ -165,3 +165,22 @@ def test_durations_are_kept_per_job_and_none_is_left_to_the_next() -> None:
     assert sorted(again.tolist()) == sorted(slots.tolist())
     for column in (live.lifetime_s, live.time_limit_s, live.estimate_s):
         assert column[again].tolist() == [-1, -1]
+
+
+def test_a_value_counts_for_whoever_brings_it_first_while_anybody_refers_to_it() -> None:
+    """Owners have room apart from each other; what was held before any bound is not refused."""
+    table = ChargedTable()
+    a, b, c = table.intern([b"a" * 6, b"b" * 6, b"c" * 6]).tolist()
+    values = np.array([a, -1, b, c, a], dtype=np.int32)
+    owners = np.array([1, 1, 1, 2, 2], dtype=np.int32)
+    refused = table.charge(values, owners, 10)
+    assert refused.tolist() == [False, False, True, False, False]
+    assert (table.bytes_of(1), table.bytes_of(2)) == (6, 6)
+    table.acquire(values[~refused])
+    table.forget_unused(np.array([b], dtype=np.int32))
+    table.release(np.array([a], dtype=np.int32))
+    assert table.bytes_of(1) == 6, "the second owner's job has it, too"
+    table.release(np.array([a], dtype=np.int32))
+    assert (table.bytes_of(1), len(table)) == (0, 1)
+    assert not table.charge(table.intern([b"d" * 60]), np.array([1], dtype=np.int32), None).any()
+    assert table.bytes_of(1) == 60

@@ -30,11 +30,13 @@ from argosy_core.scheduler import (
     ChangeRequestColumns,
     JobColumns,
     QueueView,
+    RoundSettings,
     RoundStateColumns,
     SpecReference,
     check_invariants,
     define_classes,
 )
+from argosy_core.scheduler.columns.codes import JOB_CANCELLED
 from argosy_core.scheduler.memory.live_classes import MAX_RESOURCES
 
 FAILED, EVENT_SUBMITTED, EVENT_FAILED = 5, 1, 6
@@ -131,6 +133,30 @@ def test_a_job_whose_class_cannot_be_used_fails_with_that_and_others_go_on(name:
     assert store.transaction.new_runs is not None
     assert store.transaction.new_runs.handle.tolist() == [10]
     check_invariants(told.machine.state)
+
+
+def with_texts(event: ChangesRead, *texts: bytes) -> ChangesRead:
+    """Return a change whose jobs have labels and annotations, one text each."""
+    return with_jobs(event, metadata=texts, metadata_index=np.arange(len(texts), dtype=np.int32))
+
+
+def test_a_job_whose_queue_has_all_the_labels_and_annotations_it_may_have_fails_with_that() -> None:
+    """Equal ones count once; what ended jobs had is there for others again."""
+    told = lead(round=RoundSettings(queue_metadata_bytes=100))
+    connect(told)
+    store = cycle(told, with_texts(submitted(5, 10, 11, 12), b"a" * 60, b"b" * 60, b"a" * 60))
+    assert list(failed_of(store)) == [11]
+    assert "labels and annotations of the open jobs of queue" in failed_of(store)[11]
+    assert store.transaction.new_runs is not None
+    assert store.transaction.new_runs.handle.tolist() == [10, 12]
+    live = told.machine.state.live
+    assert live.metadata_texts.bytes_of(int(live.queue[live.slots(np.array([10]))[0]])) == 60
+    assert len(live.metadata_texts) == 1
+    told.machine.state.remove_jobs(live.slots(np.array([10, 12])), JOB_CANCELLED)
+    assert len(live.metadata_texts) == 0
+    told.tell(Stored(number=store.number, refused=NOBODY))
+    store = cycle(told, with_texts(submitted(6, 13), b"b" * 60))
+    assert failed_of(store) == {}
 
 
 def test_a_loaded_job_that_cannot_be_led_fails_after_its_submit_is_told() -> None:

@@ -30,6 +30,7 @@ _COUNTS: Final = (
     "max_round_leases",
     "max_failed_attempts",
     "max_runs",
+    "queue_metadata_bytes",
 )
 
 
@@ -91,6 +92,9 @@ class RoundSettings:
     """How much later than the earliest moment a firm promise is for, as a multiple of the time until then. Above 0,
     that moment bounds how long others may go first: until it is reached, whoever of the promised job's queue has its
     turn holds the node, from round to round. For time limits that are far too long; 30, as an example."""
+    queue_metadata_bytes: int = 1 << 30
+    """Labels and annotations of a queue's open jobs that a leader keeps, bytes; equal ones count once. A job that comes
+    with more fails with that reason, so that no queue takes the memory of every leader."""
     max_round_leases: int = 10_000
     """Jobs that one round samples and commits at most."""
     clusters_to_sample_ratio: float = 0.33

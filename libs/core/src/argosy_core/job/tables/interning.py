@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from argosy_core.job.reading.retry_rules import RetryRules
 
-__all__ = ["InternTable", "Layout", "SpecTable", "distinct"]
+__all__ = ["ChargedTable", "InternTable", "Layout", "SpecTable", "distinct"]
 
 _FEW: Final = 64
 _MAX_SPAN: Final = 1 << 16
@@ -121,10 +121,67 @@ class InternTable:
         touched = np.unique(indices[indices >= 0])
         gone = touched[self._counts[touched] <= 0].astype(np.int64)
         for index in gone.tolist():
-            del self._index[self._values[index]]
-            self._values[index] = b""
-            self._free.append(index)
+            self._forget_value(index)
         return gone
+
+    def _forget_value(self, index: int) -> None:
+        del self._index[self._values[index]]
+        self._values[index] = b""
+        self._free.append(index)
+
+
+class ChargedTable(InternTable):
+    """An intern table in which each value counts for an owner, who may have values of a bounded size altogether.
+
+    A value counts for whoever brings it first, as long as anybody refers to it.
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        super().__init__()
+        self._owner = np.full(64, -1, dtype=np.int32)
+        self._bytes: dict[int, int] = {}
+
+    def bytes_of(self, owner: int) -> int:
+        """Return the size of the values that count for an owner."""
+        return self._bytes.get(owner, 0)
+
+    def charge(
+        self, indices: npt.NDArray[np.int32], owners: npt.NDArray[np.int32], most_bytes: int | None
+    ) -> npt.NDArray[np.bool_]:
+        """Have values that count for nobody count for who brings them; return the elements whose value is too large.
+
+        Args:
+            indices: (n,) values, held already or just added; -1 for none.
+            owners: (n,) who brings each, 0 or more.
+            most_bytes: How much an owner may have; None for any amount.
+
+        Complexity: O(n) in NumPy, Python work per value that counts for nobody.
+        """
+        if len(self._values) > self._owner.size:
+            more = np.full(max(len(self._values), 2 * self._owner.size) - self._owner.size, -1, dtype=np.int32)
+            self._owner = np.concatenate([self._owner, more])
+        brought = (indices >= 0) & (self._owner[indices] < 0)
+        if not np.count_nonzero(brought):
+            return brought
+        refused: list[int] = []
+        fresh, places = np.unique(indices[brought], return_index=True)
+        for index, owner in zip(fresh.tolist(), owners[brought][places].tolist(), strict=True):
+            size = self.bytes_of(owner) + len(self.value(index))
+            if most_bytes is not None and size > most_bytes:
+                refused.append(index)
+                continue
+            self._owner[index], self._bytes[owner] = owner, size
+        return np.isin(indices, refused)
+
+    def _forget_value(self, index: int) -> None:
+        owner = int(self._owner[index]) if index < self._owner.size else -1
+        if owner >= 0:
+            self._owner[index] = -1
+            self._bytes[owner] -= len(self.value(index))
+            if not self._bytes[owner]:
+                del self._bytes[owner]
+        super()._forget_value(index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from argosy_core.arrays import has_true, true_places
 from argosy_core.job.identity import NOBODY
 from argosy_core.job.reading.options import UNSET, JobOptions
 from argosy_core.job.states import IS_RUN_TERMINAL, JobState
-from argosy_core.job.tables.interning import InternTable, SpecTable
+from argosy_core.job.tables.interning import ChargedTable, SpecTable
 from argosy_core.job.tables.key_index import KeyIndex
 from argosy_core.job.tables.members import Members
 from argosy_core.job.tables.run_members import RunMembers
@@ -199,7 +199,8 @@ class LiveJobs:
             setattr(self, name, np.zeros(capacity, dtype=dtype))
         self.handle.fill(-1)
         self.specs = SpecTable()
-        self.metadata_texts = InternTable()
+        self.metadata_texts = ChargedTable()
+        """Labels and annotations, which count for the queue that brought them first."""
         self.bag_states = np.zeros((0, _BAG_WIDTH), dtype=np.int8)
         """(bag, object) ObjectState of members of several objects."""
         self.members = RunMembers()

@@ -30,7 +30,7 @@ from argosy_core.scheduler.columns.messages import (
 from argosy_core.scheduler.columns.rows import job_ends
 from argosy_core.scheduler.incoming.holding import hold, release
 from argosy_core.scheduler.incoming.ingest import give_back_placements
-from argosy_core.scheduler.incoming.unfit import intern_specs, note_unfit
+from argosy_core.scheduler.incoming.unfit import intern_specs, note_too_large, note_unfit
 from argosy_core.scheduler.memory.flows import advance_flows, note_lifetimes
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.outgoing.effects import ChangeRequestEffects, TakeEffects
@@ -63,8 +63,15 @@ def missing(state: PoolState, columns: JobColumns) -> Missing:
     )
 
 
-def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
+def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s, *, most_metadata_bytes: int | None = None) -> Int32s:
     """Add some of the jobs to the table, counted as queued but in no order yet, and return their slots.
+
+    Args:
+        state: The pool.
+        columns: The jobs.
+        rows: Which of them.
+        most_metadata_bytes: Labels and annotations that a queue may have; jobs with more are unfit and have none. None
+            for those that an earlier leader took.
 
     Raises:
         NotFound: A class, queue or job set is not defined; nothing was changed.
@@ -80,6 +87,8 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
         metadata = np.where(metadata_index >= 0, texts[metadata_index], np.int32(-1))
     else:
         metadata = np.full(rows.size, -1, dtype=np.int32)
+    too_large = live.metadata_texts.charge(metadata.astype(np.int32), queue, most_metadata_bytes)
+    metadata = np.where(too_large, np.int32(-1), metadata)
     slots = live.add(
         NewJobs(
             handle=columns.handle[rows],
@@ -109,6 +118,8 @@ def add_jobs(state: PoolState, columns: JobColumns, rows: Int32s) -> Int32s:
     state.count_queued(slots, 1)
     if bad_specs or state.classes.refused:
         note_unfit(state, slots, columns.spec[rows], bad_specs)
+    if has_true(too_large):
+        note_too_large(state, slots[too_large])
     return slots
 
 
@@ -144,7 +155,7 @@ def take_jobs(state: PoolState, columns: JobColumns, now_s: float) -> TakeEffect
     """
     known = state.live.slots(columns.handle) >= 0
     rows = true_places(~known).astype(np.int32)
-    slots = add_jobs(state, columns, rows)
+    slots = add_jobs(state, columns, rows, most_metadata_bytes=state.settings.queue_metadata_bytes)
     state.push_queued(slots)
     events = EventBuffer(state, now_s)
     everyone = state.live.slots(columns.handle)

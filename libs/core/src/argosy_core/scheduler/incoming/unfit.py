@@ -23,7 +23,7 @@ from argosy_core.scheduler.memory.flows import advance_flows
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.outgoing.events import EventBuffer, EventDraft
 
-__all__ = ["UnfitJobs", "fail_unfit", "intern_specs", "note_unfit", "settle_missing"]
+__all__ = ["UnfitJobs", "fail_unfit", "intern_specs", "note_too_large", "note_unfit", "settle_missing"]
 
 _LONE_POD: Final = b'[["Pod","pod"]]'
 _NO_DAY: Final = (1 << 31) - 1
@@ -90,6 +90,17 @@ def note_unfit(state: PoolState, slots: Int32s, spec_places: Int32s, bad_specs: 
     if bad_specs:
         for row in true_places(np.isin(spec_places, np.fromiter(bad_specs, dtype=np.int64))).tolist():
             state.unfit[int(live.handle[slots[row]])] = bad_specs[int(spec_places[row])]
+
+
+def note_too_large(state: PoolState, slots: Int32s) -> None:
+    """Note that jobs cannot be led since labels and annotations of their queues are as large as they may be."""
+    live, most_mib = state.live, state.settings.queue_metadata_bytes >> 20
+    for slot in slots.tolist():
+        name = state.queues.names[int(live.queue[slot])]
+        state.unfit[int(live.handle[slot])] = (
+            f"labels and annotations of the open jobs of queue {name!r} are {most_mib} MiB, and it may have no more;"
+            " submit it with smaller ones, or once others have ended"
+        )
 
 
 def fail_unfit(state: PoolState, now_s: float) -> UnfitJobs | None:
