@@ -106,10 +106,22 @@ def argosy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         with pytest.MonkeyPatch.context() as patch:
             patch.delenv("ARGOSY_SERVER", raising=False)
             command("queue", "create", "science", "--weight", "2")
+            command("queue", "create", "narrow", "--max-running", "1")
+            command("queue", "create", "replayed")
             yield command
     finally:
         command("down", "--purge", "--yes")
     assert not (home / "mesh").exists()
+
+
+@pytest.fixture(autouse=True)
+def _leave_nothing(argosy: CommandLine) -> Iterator[None]:
+    """End what a test leaves, failed or not: an hour's jobs on all cores would be the end of the tests after it."""
+    yield
+    for queue in ("science", "narrow", "replayed"):
+        argosy("cancel", "--queue", queue, "-y")
+    while argosy.json("jobs", "--active"):  # the test's time limit ends it
+        pass
 
 
 def test_jobs_submitted_by_command_run_to_their_end(argosy: CommandLine) -> None:
@@ -157,7 +169,6 @@ def test_waiting_job_is_explained_then_cancelled(argosy: CommandLine) -> None:
 
 def test_list_says_of_each_waiting_job_what_its_explanation_says(argosy: CommandLine) -> None:
     """A limit comes second to that no node can ever hold a job; who is pending is found without a look at the rest."""
-    argosy("queue", "create", "narrow", "--max-running", "1")
     (runs,) = argosy.submit("limited", count=1, run_time="1h", queue="narrow")
     while not argosy.json("jobs", "--queue", "narrow", "--state", "running"):
         pass
@@ -180,8 +191,6 @@ def test_list_says_of_each_waiting_job_what_its_explanation_says(argosy: Command
         pending = argosy.json("jobs", "--state", "pending")
     assert {(job["stage"], job["jobSet"]) for job in pending} == {("pending", "crowd")}
     assert len(pending) < 20  # the first of those that wait
-    argosy("cancel", "--queue", "science", "--job-set", "crowd", "-y")
-    argosy("cancel", "--queue", "narrow", "-y")
 
 
 def test_run_past_its_time_limit_is_stopped_and_its_job_fails(argosy: CommandLine) -> None:
@@ -212,7 +221,6 @@ def test_replay_says_by_its_exit_code_that_a_job_was_cancelled(argosy: CommandLi
     """The replay ends with all its jobs, the report counts them by state, and the exit code is that of `watch`."""
     trace, report = argosy.home / "trace.yaml", argosy.home / "report.json"
     trace.write_text(TRACE)
-    argosy("queue", "create", "replayed")
     options = ["--existing", "--report", str(report)]
 
     replay = subprocess.Popen([*argosy.program, "replay", str(trace), *options], stderr=subprocess.PIPE, text=True)
@@ -245,7 +253,6 @@ def test_log_of_a_job_comes_from_its_cluster(argosy: CommandLine) -> None:
     assert argosy("logs", job_id, "--tail", "0") == ""
     for arguments in ([waiting], [job_id, "--attempt", "9"], [job_id, "--pod", "3"], [job_id, "-c", "side"]):
         assert argosy("logs", *arguments, expected=3) == ""
-    argosy("cancel", "--queue", "science", "--job-set", "unwritten", "-y")
 
 
 def test_status_shows_every_process_serving(argosy: CommandLine) -> None:

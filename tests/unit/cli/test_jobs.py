@@ -159,6 +159,24 @@ def test_pending_jobs_are_those_whose_stage_says_so(api: FakeApi, argosy: Any, j
     assert argosy("cancel", "--queue", "science", "--state", "pending", "--yes").code == 2
 
 
+def test_job_that_stops_being_pending_between_two_calls_is_not_listed(
+    api: FakeApi, argosy: Any, job_id: str, job_file: str
+) -> None:
+    """Who lists pending jobs never sees another stage, though a round may come between the list and the question."""
+    argosy("submit", "-f", job_file, "--queue", "science", "--job-set", "first")
+    (other,) = set(api.jobs) - {job_id}
+
+    def listed(*states: str) -> list[str]:
+        api.stages.clear()
+        options = [word for state in states for word in ("--state", state)]
+        return [job["id"] for job in json.loads(argosy("jobs", "-o", "json", *options).out)]
+
+    api.when_stages_asked = lambda: api.stages.update({job_id: job_pb2.JOB_STAGE_LEASED})
+    assert listed("pending") == [other]
+    assert listed("pending", "running") == [other]
+    assert set(listed("pending", "leased")) == {job_id, other}
+
+
 def test_cluster_that_is_none_is_told_from_one_without_jobs(argosy: Any, job_id: str) -> None:
     """A name with a slip finds nothing, too."""
     assert job_id

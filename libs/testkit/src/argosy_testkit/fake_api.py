@@ -61,6 +61,8 @@ class FakeApi:
         """Their runs."""
         self.when_explained: Callable[[str], None] = lambda _: None
         """Is told of each job that somebody asks about, before the answer."""
+        self.when_stages_asked: Callable[[], None] = lambda: None
+        """Is called before stages of jobs are told."""
         self.pools_without_leader: list[str] = []
         """Pools that nobody leads."""
         self.stages: dict[str, job_pb2.JobStage] = {}

@@ -178,6 +178,7 @@ class FakeJobs(job_pb2_grpc.JobServiceServicer):
 
     async def BatchGetJobStages(self, request: Any, context: Any) -> Any:
         await self.api.enter("BatchGetJobStages", request, context)
+        self.api.when_stages_asked()
         return job_pb2.BatchGetJobStagesResponse(
             jobs=[
                 job_pb2.JobStanding(

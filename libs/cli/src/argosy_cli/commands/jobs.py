@@ -102,7 +102,7 @@ def jobs(
         if options["cluster"] and not found:
             await _check_cluster(client, options["cluster"])
         told, leaderless = await with_stages(client, found)
-        return told, token, tuple(sorted({*unled, *leaderless}))
+        return _without_moved_on(told, options), token, tuple(sorted({*unled, *leaderless}))
 
     found, token, leaderless = call(settings, fetch)
     print_rows(settings, found, job_columns(), empty="no such jobs", is_paged=True)
@@ -179,6 +179,13 @@ async def _list(
 def _means_pending(options: _ListOptions) -> bool:
     """Return whether pending jobs are asked for, which leaders know, and not all queued ones beside them."""
     return "pending" in options["states"] and not {"queued", "active"} & {*options["states"]} and not options["active"]
+
+
+def _without_moved_on(told: list[Job], options: _ListOptions) -> list[Job]:
+    """Leave out jobs that were pending when they were listed, and not any more when they were asked about."""
+    if not _means_pending(options):
+        return told
+    return [job for job in told if job.state != "queued" or job.stage in {"", *options["states"]}]
 
 
 async def _check_cluster(client: ArgosyClient, name: str) -> None:
