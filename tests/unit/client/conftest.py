@@ -8,7 +8,7 @@ import pytest
 from argosy_client import ArgosyClient, RetryPolicy
 from argosy_testkit.fake_api import FakeApi, start_fake
 
-QUICK = RetryPolicy(first_delay_s=0.001, max_delay_s=0.01, total_s=5.0)
+QUICK = RetryPolicy(first_delay_s=0.001, max_delay_s=0.01, total_s=60.0)
 
 
 @pytest.fixture

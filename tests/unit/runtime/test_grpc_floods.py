@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import grpc
@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from argosy.api.v1 import queue_pb2, queue_pb2_grpc
 from argosy.sampler.v1 import sampler_pb2, sampler_pb2_grpc
 from argosy_core.errors import InvalidRequest, QuotaExceeded
+from argosy_runtime import grpc_turns
 from argosy_runtime.errors import from_rpc_error
 from argosy_runtime.grpc_server import GrpcServer, GrpcSettings
 from argosy_runtime.metrics import METRICS
@@ -22,6 +23,7 @@ from argosy_runtime.metrics import METRICS
 GET_QUEUE = "/argosy.api.v1.QueueService/GetQueue"
 SESSION = "/argosy.sampler.v1.SamplerService/Session"
 HEALTH = "/grpc.health.v1.Health/Check"
+LONGEST_S = 100.0  # a guard against what hangs, not a measure
 Handler = Callable[[Any], Awaitable[Any]]
 
 
@@ -78,12 +80,19 @@ async def connection(server: GrpcServer) -> AsyncIterator[Any]:
 async def get(channel: Any, name: str = "mine") -> str:
     """Return the name of the queue that comes back."""
     request = queue_pb2.GetQueueRequest(name=name)
-    return str((await queue_pb2_grpc.QueueServiceStub(channel).GetQueue(request, timeout=10)).queue.name)
+    return str((await queue_pb2_grpc.QueueServiceStub(channel).GetQueue(request, timeout=LONGEST_S)).queue.name)
+
+
+async def refused_busy(channel: Any) -> bool:
+    """Return whether a call is refused since its connection has as many under way as it may."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await get(channel)
+    return from_rpc_error(caught.value).reason == "CALLER_BUSY"
 
 
 async def get_as_clients_do(channel: Any) -> str:
     """Return what `get` does, trying again as RetryInfo allows, though sooner."""
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(LONGEST_S):
         while True:
             try:
                 return await get(channel)
@@ -95,7 +104,7 @@ async def get_as_clients_do(channel: Any) -> str:
 async def health(channel: Any) -> int:
     """Return the server's answer to a health check."""
     stub: Any = health_pb2_grpc.HealthStub(channel)
-    answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+    answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=LONGEST_S)
     return int(answer.status)
 
 
@@ -128,7 +137,7 @@ async def test_none_of_many_calls_that_come_together_is_ended_unseen() -> None:
         ended: list[Any] = []
         for call in calls:
             call.add_done_callback(ended.append)
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(LONGEST_S):
             while server.edge.call_count < count and not ended:
                 await health(one)
         assert not ended
@@ -150,7 +159,7 @@ async def test_refused_calls_leave_nothing_that_only_the_garbage_collector_finds
     gc.collect()
     gc.disable()
     try:
-        async with serving(body_timeout_s=0.05, calls_per_s=0.0, **limits) as server, connection(server) as channel:
+        async with serving(calls_per_s=0.0) as server, connection(server) as channel:
             read, watch = channel.unary_unary(GET_QUEUE), channel.unary_stream(SESSION)
             none = channel.unary_unary("/argosy.api.v1.QueueService/None")
             odd = queue_pb2.GetQueueRequest(name="odd").SerializeToString()
@@ -159,15 +168,22 @@ async def test_refused_calls_leave_nothing_that_only_the_garbage_collector_finds
             for _ in range(3):
                 assert await refuse(lambda: none(b"")) == grpc.StatusCode.UNIMPLEMENTED
                 assert await refuse(lambda: watch(b"\xff")) == grpc.StatusCode.INVALID_ARGUMENT
+            await until_errors_are_gone(channel)
+        async with serving(body_timeout_s=0.05, calls_per_s=0.0, **limits) as server, connection(server) as channel:
             silent = [asyncio.ensure_future(refuse(channel.stream_unary(GET_QUEUE))) for _ in range(8)]
             silent.append(asyncio.ensure_future(refuse(channel.stream_stream(SESSION))))
             assert set(await asyncio.gather(*silent)) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
-            async with asyncio.timeout(10):
-                # grpcio keeps the last that ended a stream; others are about to go.
-                while sum(isinstance(one, grpc.aio.AbortError) for one in gc.get_objects()) > 1:
-                    await health(channel)
+            await until_errors_are_gone(channel)
     finally:
         gc.enable()
+
+
+async def until_errors_are_gone(channel: Any) -> None:
+    """Wait until what ended calls is gone; grpcio keeps the last that ended a stream, others go with the next call."""
+    async with asyncio.timeout(LONGEST_S):
+        while sum(isinstance(one, grpc.aio.AbortError) for one in gc.get_objects()) > 1:
+            with suppress(grpc.aio.AioRpcError):  # its message, too, may come too late
+                await health(channel)
 
 
 @pytest.mark.parametrize("method", [GET_QUEUE, SESSION, HEALTH])
@@ -176,21 +192,21 @@ async def test_call_ends_if_its_message_does_not_come(method: str) -> None:
     async with serving(body_timeout_s=0.05) as server, connection(server) as channel:
         before = METRICS.grpc_refused.labels("BODY_TIMEOUT")._value.get()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await channel.stream_unary(method)(timeout=10)
+            await channel.stream_unary(method)(timeout=LONGEST_S)
         error = from_rpc_error(caught.value)
         assert isinstance(error, QuotaExceeded)
         assert (error.reason, error.retry_delay_s) == ("BODY_TIMEOUT", 1.0)
         assert "grpc.body_timeout_s" in error.message
         assert METRICS.grpc_refused.labels("BODY_TIMEOUT")._value.get() == before + 1
-        assert await get(channel) == "mine"
-        while server.edge.call_count or server.edge.stream_count:
-            await health(channel)
+        assert await get_as_clients_do(channel) == "mine"  # on a slow machine a message may come later than that, too
+        while server.edge.call_count or server.edge.stream_count:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0)
 
 
 async def test_call_that_ends_without_message_is_told_so() -> None:
     """Half a call is the caller's fault, and answered."""
     async with serving() as server, connection(server) as channel:
-        call = channel.stream_unary(GET_QUEUE)(timeout=10)
+        call = channel.stream_unary(GET_QUEUE)(timeout=LONGEST_S)
         await call.done_writing()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
@@ -225,8 +241,21 @@ async def test_connection_with_all_calls_it_may_have_leaves_others_alone() -> No
         assert await held == "held"
 
 
-async def test_connection_that_finds_no_place_all_the_time_is_told_so_later_and_others_are_served() -> None:
-    """The first are told at once; who asks on and on waits for its answers, which are the same."""
+async def most_waiting(server: GrpcServer, call: asyncio.Future[Any]) -> int:
+    """Return how many calls at most waited for their turn until one had ended."""
+    most = 0
+    while not call.done():  # noqa: ASYNC110 - nothing tells
+        most = max(most, server.edge.waiting_count)
+        await asyncio.sleep(0)
+    return most
+
+
+async def test_connection_that_finds_no_place_all_the_time_is_told_so_later_and_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first is told at once; who asks on and on waits for its answers, which are the same."""
+    # So seldom that calls come too often however slowly they come.
+    monkeypatch.setattr(grpc_turns, "_BUSY_PER_S", 0.001)
     release, entered = asyncio.Event(), asyncio.Event()
 
     async def hold(request: Any) -> queue_pb2.GetQueueResponse:
@@ -239,32 +268,29 @@ async def test_connection_that_finds_no_place_all_the_time_is_told_so_later_and_
     async with serving(hold, **limits) as server, connection(server) as attacker, connection(server) as other:
         held = asyncio.ensure_future(get(attacker, "held"))
         await entered.wait()
-        flood = [asyncio.ensure_future(get(attacker)) for _ in range(300)]
-        async with asyncio.timeout(50):
+        first = asyncio.ensure_future(refused_busy(attacker))
+        assert await most_waiting(server, first) == 0
+        assert await first
+        flood = [asyncio.ensure_future(refused_busy(attacker)) for _ in range(30)]
+        async with asyncio.timeout(LONGEST_S):
             while not server.edge.waiting_count:  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0)
         assert await get(other) == "mine"
+        assert all(await asyncio.gather(*flood))
         release.set()
         assert await held == "held"
-        answers = await asyncio.gather(*flood, return_exceptions=True)
-        refused = [one for one in answers if isinstance(one, grpc.aio.AioRpcError)]
-        assert len(refused) >= 100
-        assert {one.code() for one in refused} <= {
-            grpc.StatusCode.RESOURCE_EXHAUSTED,
-            grpc.StatusCode.DEADLINE_EXCEEDED,
-        }
 
 
 async def test_connection_far_above_its_rate_is_refused_with_the_time_to_wait() -> None:
     """Failed calls cost most; methods that are not metered pass until their connection is in debt."""
     async with serving(calls_per_s=1.0) as server, connection(server) as attacker, connection(server) as other:
-        with pytest.raises(grpc.aio.AioRpcError):
-            await get(attacker, "odd")
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await get(attacker)
-        error = from_rpc_error(caught.value)
+        reasons, error = [], None
+        while "CALL_RATE" not in reasons and len(reasons) < 10:  # the second, unless the first was a second ago
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await get(attacker, "odd")
+            error = from_rpc_error(caught.value)
+            reasons.append(error.reason)
         assert isinstance(error, QuotaExceeded)
-        assert error.reason == "CALL_RATE"
         assert error.retry_delay_s is not None
         assert 1.0 < error.retry_delay_s <= 3.0
         assert await get(other) == "mine"

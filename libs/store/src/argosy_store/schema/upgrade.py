@@ -46,7 +46,7 @@ def require_stopped(url: str) -> None:
     """Raise unless nobody leads and no service is connected.
 
     Sessions of maintenance get `_LEAVING_S` to end: a server lists one for a moment after it was closed, and the
-    command that asks has closed some of its own.
+    command that asks has closed some of its own. So they are not named where services are.
 
     Raises:
         NotAllowedNow: A pool is led, or a service is connected.
@@ -60,12 +60,13 @@ def require_stopped(url: str) -> None:
             raise NotAllowedNow(f"somebody leads ({pools}): stop the servers, which drain first, then run it again")
         given_up_s = time.monotonic() + _LEAVING_S
         while sessions := connection.execute(_SESSIONS).fetchall():
-            if any(name != _MAINTENANCE for name, _ in sessions) or time.monotonic() >= given_up_s:
+            services = [session for session in sessions if session[0] != _MAINTENANCE]
+            if services or time.monotonic() >= given_up_s:
                 break
             connection.rollback()  # a transaction sees the sessions of its first look
             time.sleep(_LOOK_INTERVAL_S)
     if sessions:
-        names = ", ".join(f"{name} ({count})" for name, count in sessions)
+        names = ", ".join(f"{name} ({count})" for name, count in services or sessions)
         raise NotAllowedNow(f"services are connected to the database: {names}; stop them, then run it again")
 
 
