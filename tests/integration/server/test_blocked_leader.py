@@ -165,11 +165,14 @@ async def test_a_leader_that_waits_for_its_log_takes_new_sessions_and_keeps_its_
             while (found := await asyncio.to_thread(_pool_finding, database_url)).status == "ok":
                 assert await _dial_many(api) == {"welcome": DIAL_COUNT}
         assert re.match(rf"led, epoch {epoch}, but its leader has published nothing since .* UTC \(\d+ s\)", found.text)
-        assert _rows(database_url, "SELECT epoch, expire_time > clock_timestamp() FROM pools") == [(epoch, True)]
+        kept = f"SELECT epoch = {epoch} AND expire_time > clock_timestamp() FROM pools"
+        await _await_row(database_url, kept)  # a renewal may be late on a busy machine, and goes on
         gate.set()
         await _await_row(database_url, "SELECT count(*) > 0 FROM runs")
         await _await_row(database_url, "SELECT log_failure_time IS NULL FROM pools")
-        assert (await asyncio.to_thread(_pool_finding, database_url)).text.startswith(f"led, epoch {epoch}, 0 records")
+        async with asyncio.timeout(TIMEOUT_S):
+            while f"led, epoch {epoch}, 0 records" not in (await asyncio.to_thread(_pool_finding, database_url)).text:
+                pass  # what was published is applied a moment later
         placing.cancel()
         call.cancel()
         executor.cancel()

@@ -21,7 +21,7 @@ from argosy_runtime.grpc_server import GrpcSettings
 from argosy_testkit.fake_issuer import CLIENT_ID, FakeIssuer
 
 CERTIFICATES = Path(__file__).parents[2] / "certificates"
-TIMEOUT_S = 50.0
+TIMEOUT_S = 150.0
 POD = """{"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "main", "image": "busybox", "resources":
 {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}}]}}"""
 

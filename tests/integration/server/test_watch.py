@@ -75,7 +75,7 @@ def leader(leader_store: Any) -> Leader:
 
 def watch(api: Any, **fields: Any) -> Any:
     """Begin a watch of job set one."""
-    return api.events.WatchJobSet(event_pb2.WatchJobSetRequest(queue="red", job_set="one", **fields), timeout=10)
+    return api.events.WatchJobSet(event_pb2.WatchJobSetRequest(queue="red", job_set="one", **fields), timeout=100)
 
 
 def counts_of(message: Any) -> dict[str, int]:

@@ -1,7 +1,6 @@
 """What lists and change requests cost among many jobs."""
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -160,9 +159,7 @@ def test_list_that_takes_too_long_says_so(world: StoreWorld) -> None:
 def test_metadata_of_many_copies_is_stored_once(world: StoreWorld) -> None:
     """Annotations of 240 kB on 2,000 jobs of one item take that once, and load as one text."""
     entry = json.dumps({"labels": {"a": "1"}, "annotations": {"note": "x" * 240_000}}).encode()
-    begun = time.monotonic()
     world.submit_jobs(2000, metadata=(entry,))
-    assert time.monotonic() - begun < 5
     loaded = world.leader.load()
     assert len(loaded.columns.jobs.metadata) == 1
     assert set(loaded.columns.jobs.metadata_index.tolist()) == {0}

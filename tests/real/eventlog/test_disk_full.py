@@ -125,14 +125,11 @@ class Load:
         """Begin with none."""
         self.client = client
         self.ids: list[str] = []
-        self.slowest_s = 0.0
 
     async def submit(self) -> None:
         """Submit some."""
-        begin_s = time.monotonic()
         draft = JobDraft(queue="team", job_set="all", manifests=(_POD,))
         self.ids += await self.client.submit([draft] * _JOBS_PER_CALL)
-        self.slowest_s = max(self.slowest_s, time.monotonic() - begin_s)
 
     async def submit_for(self, duration_s: float) -> None:
         """Submit several times a second."""
@@ -200,4 +197,3 @@ async def test_a_full_disk_of_the_log_refuses_leases_and_nothing_else(mesh: Mesh
         assert _run_count(mesh) == leased
         (disk / "filler").unlink()
         await _check_all_ran_once(mesh, load)
-        assert load.slowest_s < 5

@@ -13,7 +13,7 @@ import pytest
 from argosy_core.job.states import FailureKind, ObjectState
 from argosy_core.reconcile.rendering import OBJECT_LABEL, RUN_LABEL
 
-from .conftest import Bench, make_bag
+from .conftest import TIMEOUT_S, Bench, make_bag
 from .nursery import running_nursery
 
 KILL_COUNT = 60
@@ -162,7 +162,7 @@ async def test_executor_of_a_name_on_another_cluster_is_refused(
     await bench.leader.until(lambda: bench.leader.welcomed_count == 1)
     handle = await bench.leader.lease(make_bag(namespace=bench.namespace))
     second = await bench.start_executor(kubeconfig=other.kubeconfig)
-    assert await asyncio.wait_for(second.wait(), 30.0) == 2
+    assert await asyncio.wait_for(second.wait(), TIMEOUT_S) == 2
     assert "is bound to" in bench.log_of(second)
     await bench.leader.until(lambda: bench.leader.newest(handle).end == "RUNNING")
     assert await asyncio.to_thread(other.kubectl, "get", "pods", "-A", "-o", "name") == ""

@@ -69,7 +69,7 @@ async def test_objects_that_lose_their_labels_while_no_executor_runs_stay_those_
 async def test_ended_pod_that_loses_its_labels_while_no_executor_runs_is_let_go(bench: Bench) -> None:
     """Its end is stored and its run over, so nobody asks for it; its finalizer would keep it for ever."""
     process = await bench.start_executor()
-    handle = await bench.leader.lease(make_bag(namespace=bench.namespace, run_time="1s"))
+    handle = await bench.leader.lease(make_bag(namespace=bench.namespace, run_time="6s"))
     await bench.leader.until(lambda: bench.leader.newest(handle).is_whole)
     await bench.stop_looking()
     await bench.kill(process)

@@ -15,7 +15,7 @@ from argosy_client import ArgosyClient, Job, JobDraft, JobEvent
 from argosy_core.reconcile.rendering import JOB_LABEL
 from argosy_local.mesh import Mesh
 
-LONGEST_S = 60.0
+LONGEST_S = 120.0
 CORES = 4
 """Of each node; every job asks for one."""
 QUEUE = "science"

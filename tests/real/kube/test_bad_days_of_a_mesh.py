@@ -33,7 +33,7 @@ from argosy_local.compose import ClusterPlan, MeshPlan
 from argosy_local.mesh import Mesh
 from argosy_local.processes import end_process, spawn
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 _NUMBERS = itertools.count()
 SAMPLER, EXECUTOR = "sampler-lab", "executor-lab"
@@ -413,7 +413,7 @@ async def test_cluster_agent_watches_pods_once_where_two_processes_do_twice(
             ids = await here.submit(job_set, 2 * CORES, run_time="0.2s")
             events = await here.follow(job_set)
             assert sum(event.kind == "succeeded" for event in events) == len(ids)
-            assert await watches() == apart - 1
+            await are(apart - 1)  # one that is opened anew is counted twice, or not, for a moment
     finally:
         await asyncio.to_thread(end_process, agent)
         for role in (SAMPLER, EXECUTOR):

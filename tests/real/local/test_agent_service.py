@@ -29,7 +29,7 @@ from argosy_testkit.fake_kube_api import FakeKubeApi
 from argosy_testkit.fake_kube_api.lab import QUICK, FakeKubeLab
 from argosy_testkit.tls_endpoint import Certificates
 
-TIMEOUT_S = 50.0
+TIMEOUT_S = 150.0
 NOTES = {
     "argosy.dev/simulated-run-time": "1h",
     "argosy.dev/autoscale-min": "cpu=500m,memory=1Gi",

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.real.local.test_pages import Shell
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
-WITHIN_S = 60.0
+WITHIN_S = 150.0
 JOB = """\
 queue: science
 jobSet: sizes
@@ -50,15 +50,24 @@ def test_an_idle_pod_gives_back_what_it_does_not_use(shell: Shell, tmp_path: Pat
         done = shell.type(line)
         assert done.returncode == 0, done.stderr
     deadline_s = time.monotonic() + WITHIN_S
-    pods: list[dict[str, Any]] = []
-    while not pods or pods[0]["actual"]["cpu"] > 1000 or pods[0]["actual"] != pods[0]["approved"]:
-        assert time.monotonic() < deadline_s, pods
+    found: list[Any] = []
+    while not shrunk(*found):
+        assert time.monotonic() < deadline_s, found
         time.sleep(0.5)
         pods = json.loads(shell.type("argosy autoscale list -o json").stdout or "[]")
-    (pod,) = pods
-    assert pod["actual"] == pod["approved"] == pod["requested"]
-    told = json.loads(shell.type(f"argosy autoscale history {pod['jobId']} -o json").stdout)
-    assert told[0]["actual"]["cpu"] == 4000
-    assert told[-1]["actual"] == pod["actual"]
-    freed = json.loads(shell.type("argosy cluster list -o json").stdout)
-    assert freed[0]["total"]["cpu"] - freed[0]["free"]["cpu"] == pod["actual"]["cpu"]
+        told = json.loads(shell.type(f"argosy autoscale history {pods[0]['jobId']} -o json").stdout) if pods else []
+        found = [pods, told, json.loads(shell.type("argosy cluster list -o json").stdout)]
+
+
+def shrunk(pods: Any = (), told: Any = (), clusters: Any = ()) -> bool:
+    """Return whether list, history and cluster tell of one size far below the first.
+
+    They are asked one after the other while the pod may still be shrunk further, so they agree in the end only.
+    """
+    if not pods or not told:
+        return False
+    (pod,), (cluster,), first, last = pods, clusters, told[0], told[-1]
+    assert first["actual"]["cpu"] == 4000
+    held = cluster["total"]["cpu"] - cluster["free"]["cpu"]
+    is_agreed = pod["requested"] == pod["approved"] == pod["actual"] == last["actual"]
+    return bool(is_agreed and held == pod["actual"]["cpu"] <= 1000)

@@ -106,8 +106,10 @@ def test_examples_choose_cluster_and_node_and_pre_bind_comes_before_post_bind(ho
     Pre-bind is called for each run with its place, on a thread beside the leader's; post-bind once it was reported.
     """
     assert run_jobs(home, "first", 4) == [("c1", "c1-n00002")] * 4
-    lines = [line for line in (home.parent / "recorded").read_text().splitlines() if "c1/" in line]
-    bound = [line.removeprefix("post-bind ") for line in lines if line.startswith("post-bind")]
+    lines: list[str] = []
+    while len(bound := [line.removeprefix("post-bind ") for line in lines if line.startswith("post-bind")]) < 4:
+        # Whoever lists jobs may see the last of them run before the leader's thread has written of it.
+        lines = [line for line in (home.parent / "recorded").read_text().splitlines() if "c1/" in line]
     assert [run.split()[1] for run in bound] == ["c1/c1-n00002"] * 4
     assert all(lines.index(f"pre-bind {run}") < lines.index(f"post-bind {run}") for run in bound)
     later = run_jobs(home, "second", 4)
@@ -144,10 +146,10 @@ def test_example_starts_a_group_together(home: Path) -> None:
     submit(home, "ring", 2, labels, selector=selector)
     jobs = argosy(home, "jobs", "--queue", "science", "--job-set", "ring")
     told: Any = {}
-    while told.get("stage") != "in_flight":  # the test's time limit ends it
+    # Each of the two may be placed in a round of its own. The test's time limit ends it.
+    while not str(told.get("summary")).endswith("held back by start-together: 2 of 3 of its group are placed"):
         told = argosy(home, "explain", jobs[0]["id"])
-    assert told["waitReason"] == "plugin"
-    assert told["summary"].endswith("held back by start-together: 2 of 3 of its group are placed")
+    assert (told["stage"], told["waitReason"]) == ("in_flight", "plugin")
     assert {job["state"] for job in argosy(home, "jobs", "--queue", "science", "--job-set", "ring")} == {"queued"}
     assert run_jobs(home, "ring", 1, labels, selector=selector) == [("c2", "c2-n00000")] * 3
 

@@ -147,8 +147,9 @@ def test_bench_mesh_measures_what_it_lists(argosy: Program) -> None:
     (result,) = document["results"]
     assert document["highest_held_rate"] == (100 if result["held"] else None)
     assert bool(result["notes"]) == (not result["held"])
-    assert result["accepted_per_s"] == pytest.approx(100, rel=0.2)
-    assert 30 < result["finished_per_s"] < 200
+    for name, words in (("accepted_per_s", "were accepted"), ("finished_per_s", "jobs/s ended")):
+        assert 0 < result[name] < 200
+        assert (result[name] < 97) == (words in " ".join(result["notes"])), "what was not held is told"
     for stage in ("acknowledged", "considered", "leased", "running", "finished"):
         assert 0 < result["latency_ms"][stage]["p50_ms"] <= result["latency_ms"][stage]["p99_ms"]
     cpu_us = result["cpu_us_per_job"]
@@ -159,8 +160,9 @@ def test_bench_mesh_measures_what_it_lists(argosy: Program) -> None:
     assert 0 < result["cores_used"] < (os.cpu_count() or 1) + 1
     rows = result["database"]
     # A job is four inserts and four updates; specs, events and what serves all jobs come on top.
-    assert 3 <= rows["inserted_per_job"] <= 12
-    assert 2 <= rows["updated_per_job"] <= 12
+    most = 12 * max(1.0, result["accepted_per_s"] / result["finished_per_s"])  # counted by jobs that ended
+    assert 3 <= rows["inserted_per_job"] <= most
+    assert 2 <= rows["updated_per_job"] <= most
     assert 0 < rows["hot_ratio"] <= 1
     assert rows["wal_bytes_per_job"] > 500
     assert set(result["peak_rss_bytes"]) == set(cpu_us) - {"generator"}

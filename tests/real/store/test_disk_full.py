@@ -24,7 +24,7 @@ from argosy_testkit.submissions import make_job_ends, make_leases, make_objects,
 
 _SIZE = "192m"
 _BATCH = 50
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 120.0
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ def test_kill_of_postgres_under_load_loses_no_acknowledged_submit(server: Embedd
 
 def await_progress(writers: list[Writer], reached: dict[Writer, int]) -> None:
     """Wait until every writer has had more submits acknowledged."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 100  # a guard against what hangs, not a measure
     while any(len(writer.acknowledged) < reached[writer] + 40 for writer in writers):
         assert time.monotonic() < deadline
         assert all(writer.is_alive() for writer in writers)

@@ -34,8 +34,9 @@ pytestmark = [pytest.mark.timeout(300)]
 CORES_PER_NODE = 4
 ABSENCE_S = 2.0
 """How long there is no primary before somebody promotes the standby."""
-SLOWEST_S = 15.0
-"""Longest wait for the first lease after the promotion."""
+SLOWEST_S = 45.0
+"""Longest wait for the first lease after the promotion: a leader's lease of 10 s that must run out, and what processes
+need on a machine that does other work; a service that gave up would not come back at all."""
 
 
 @pytest.fixture
@@ -189,7 +190,7 @@ class _Call(threading.Thread):
 
 def _await_waiting(server: ReplicaServer) -> None:
     """Return once a commit of a server waits for a standby."""
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 100
     statement = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     while _rows(server.url, statement) != [(1,)]:
         assert time.monotonic() < deadline_s

@@ -14,7 +14,7 @@ from argosy_local.mesh import Mesh
 
 from .collector import Collector, Received
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 MANIFEST = json.dumps(
     {

@@ -390,7 +390,7 @@ def test_timeout_may_stand_behind_a_command(argosy: Any, api: FakeApi) -> None:
     api.failures["GetShares"].extend([grpc.StatusCode.UNAVAILABLE] * 50)
     begun = time.monotonic()
     assert argosy("shares", "--timeout", "0.1").code == 4
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20  # without it calls are repeated for 30 s
 
 
 def test_declined_question_is_no_interruption(

@@ -244,7 +244,7 @@ async def test_connection_with_all_calls_it_may_have_leaves_others_alone() -> No
 async def most_waiting(server: GrpcServer, call: asyncio.Future[Any]) -> int:
     """Return how many calls at most waited for their turn until one had ended."""
     most = 0
-    while not call.done():  # noqa: ASYNC110 - nothing tells
+    while not call.done():
         most = max(most, server.edge.waiting_count)
         await asyncio.sleep(0)
     return most
