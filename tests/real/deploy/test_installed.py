@@ -209,9 +209,9 @@ def test_every_pod_is_admitted_and_every_deployment_gets_ready(cluster: KubeApi,
     """Admission at the restricted level takes every pod that the controllers make; jobs run to their end."""
     found = {name.partition("/")[2] for name in names(cluster, "deployments", *IN_NAMESPACE)}
     assert found == installed.deployments
-    cluster.kubectl("wait", "--for=condition=Available", "deployment", "--all", *IN_NAMESPACE, "--timeout=45s")
+    cluster.kubectl("wait", "--for=condition=Available", "deployment", "--all", *IN_NAMESPACE, "--timeout=120s")
     for job in names(cluster, "jobs", *IN_NAMESPACE):
-        cluster.kubectl("wait", "--for=condition=Complete", job, *IN_NAMESPACE, "--timeout=45s")
+        cluster.kubectl("wait", "--for=condition=Complete", job, *IN_NAMESPACE, "--timeout=120s")
     failed = json.loads(
         cluster.kubectl("get", "events", *IN_NAMESPACE, "--field-selector=reason=FailedCreate", "-o", "json")
     )
@@ -229,7 +229,7 @@ def test_installation_is_upgraded_in_place(cluster: KubeApi, installed: Way) -> 
     chart = str(DEPLOY / "helm" / "argosy")
     run_helm(cluster, "upgrade", "argosy", chart, *installed.values, "--set", "logLevel=debug")
     for name in installed.deployments:
-        cluster.kubectl("rollout", "status", f"deployment/{name}", *IN_NAMESPACE, "--timeout=60s")
+        cluster.kubectl("rollout", "status", f"deployment/{name}", *IN_NAMESPACE, "--timeout=120s")
     assert "debug" in cluster.kubectl("get", "pods", *IN_NAMESPACE, "-o", "yaml")
 
 
@@ -270,7 +270,7 @@ def test_installed_accounts_suffice_for_a_mesh(
 
         def argosy(*arguments: str) -> str:
             command = [sys.executable, "-m", "argosy_cli", "--server", mesh.server, *arguments]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
             assert done.returncode == 0, done.stdout + done.stderr
             return done.stdout
 

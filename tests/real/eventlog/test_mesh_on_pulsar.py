@@ -282,9 +282,11 @@ async def test_poison_in_the_log_is_quarantined_and_a_successor_goes_on(mesh: Me
         role = _leading_role(mesh)
         await asyncio.to_thread(mesh.kill, "leader")
         await asyncio.to_thread(mesh.kill, "leader-2")
-        await asyncio.to_thread(_publish_poison, pulsar_broker.service_url, _log_topic(mesh))
-        await asyncio.to_thread(mesh.start, "leader" if role == "leader-2" else "leader-2")
-        await asyncio.to_thread(mesh.start, role)
+        try:
+            await asyncio.to_thread(_publish_poison, pulsar_broker.service_url, _log_topic(mesh))
+        finally:
+            await asyncio.to_thread(mesh.start, "leader" if role == "leader-2" else "leader-2")
+            await asyncio.to_thread(mesh.start, role)
         ids += await _submit(client, "poison", 1)
         await _check_end(mesh, client, "poison", ids)
     with psycopg.connect(mesh.database_url) as database:

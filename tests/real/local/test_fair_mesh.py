@@ -62,6 +62,7 @@ class Pool:
     def __init__(self, client: ArgosyClient) -> None:
         """Use a client."""
         self.client = client
+        self._queues: set[str] = set()
 
     async def fill(self, queue: str, count: int, *, weight: float = 1.0, run_time: str = RUN_TIME) -> None:
         """Make a queue with jobs of one core; none of them may start before the leader knows them all."""
@@ -81,6 +82,7 @@ class Pool:
         selector: dict[str, str] | None = None,
     ) -> None:
         """Submit equal jobs, in a job set of their queue's name."""
+        self._queues.add(queue)
         container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": str(cores), "memory": "64Mi"}}}
         pod = {
             "apiVersion": "v1",
@@ -123,12 +125,23 @@ class Pool:
         assert len(rows) == len(runs)
         return np.array(sorted(rows)).reshape(-1, 2)
 
+    async def leave(self) -> None:
+        """Leave nothing behind that another test would wait for or share with, however this one ended."""
+        for cluster in CLUSTERS:
+            await self.client.uncordon_cluster(cluster)
+        for queue in self._queues:
+            await self.client.cancel_jobs(JobSelector(queue=queue))
+
 
 @asynccontextmanager
 async def pool_of(mesh: Mesh) -> AsyncIterator[Pool]:
     """Give the pool of a mesh."""
     async with ArgosyClient(mesh.server) as client:
-        yield Pool(client)
+        pool = Pool(client)
+        try:
+            yield pool
+        finally:
+            await pool.leave()
 
 
 def held(runs: Times, at_s: Times) -> npt.NDArray[np.int64]:
@@ -185,7 +198,11 @@ def expected_cores(runs: Sequence[Times], at_s: Times) -> Times:
 
 @pytest.mark.parametrize("late", [1, 0], ids=["heavy-queue-late", "light-queue-late"])
 async def test_queue_that_comes_later_gets_what_the_flow_formula_gives(mesh: Mesh, late: int) -> None:
-    """Held shares stay within two points of the pool of the formula's, also while the one that had it all gets none."""
+    """Held shares stay within two points of the formula's, also while the one that had it all gets none.
+
+    They are shares of the cores that are held: how many stand idle between two rounds is the machine's doing, and the
+    formula's jobs end at other moments than the real ones.
+    """
     names, weights, counts = [f"late{late}-light", f"late{late}-heavy"], (1.0, 9.0), (1700, 3600)
     async with pool_of(mesh) as pool:
         for queue in (1 - late, late):
@@ -195,13 +212,15 @@ async def test_queue_that_comes_later_gets_what_the_flow_formula_gives(mesh: Mes
         await pool.until_few_wait(names[1], 400 if late else 1700)
         runs = [await pool.end(name) for name in names]
     at_s = np.arange(min(one[0, 0] for one in runs), min(one[-1, 0] for one in runs), TICK_S)
-    real = np.array([held(one, at_s) for one in runs]) / CORES
-    wanted = expected_cores(runs, at_s) / CORES
+    real, wanted = np.array([held(one, at_s) for one in runs]), expected_cores(runs, at_s)
     begin_s = runs[late][0, 0] - at_s[0]
     assert at_s[-1] - at_s[0] > begin_s + (8 if late else 3)
     for first in range(int(begin_s / TICK_S), at_s.size - 100, 10):
-        found, formula = (cores[:, first : first + 100].mean(axis=1) for cores in (real, wanted))
-        assert np.abs(found - formula).max() <= 0.02, first * TICK_S - begin_s
+        (light, heavy), (formula_light, formula_heavy) = (
+            cores[:, first : first + 100].mean(axis=1) for cores in (real, wanted)
+        )
+        share, formula = light / (light + heavy), formula_light / (formula_light + formula_heavy)
+        assert abs(share - formula) <= 0.02, first * TICK_S - begin_s
 
 
 async def test_none_of_the_others_starts_before_a_newcomer_beyond_free_capacity(mesh: Mesh) -> None:

@@ -276,11 +276,13 @@ async def test_a_running_job_has_begun_when_it_began_though_its_leader_is_killed
         before = (await client.get_job(job_id)).runs
         killed = await asyncio.to_thread(_leading_role, mesh)
         await asyncio.to_thread(mesh.kill, killed)
-        while _pool(mesh)[1] == epoch:  # noqa: ASYNC110 - only the database tells
-            await asyncio.sleep(0.05)
-        await _await_state(client, "started", "succeeded")
-        after = (await client.get_job(job_id)).runs
-        await asyncio.to_thread(mesh.start, killed)
+        try:
+            while _pool(mesh)[1] == epoch:  # noqa: ASYNC110 - only the database tells
+                await asyncio.sleep(0.05)
+            await _await_state(client, "started", "succeeded")
+            after = (await client.get_job(job_id)).runs
+        finally:
+            await asyncio.to_thread(mesh.start, killed)
     assert [run.start_time for run in after] == [run.start_time for run in before]
     assert before[0].start_time is not None
     assert (before[0].end_time, after[0].end_time is not None) == (None, True)
