@@ -92,7 +92,7 @@ async def secured(serve: Any, database_url: str, leader_store: Any, tmp_path: Pa
 async def call(channel: grpc.aio.Channel, method: str, request: Any, caller: str) -> bytes:
     """Return the bytes that a method answers."""
     path = f"/argosy.api.v1.{method}"
-    answer: bytes = await channel.unary_unary(path)(request.SerializeToString(), metadata=bearer(caller), timeout=10)
+    answer: bytes = await channel.unary_unary(path)(request.SerializeToString(), metadata=bearer(caller), timeout=60)
     return answer
 
 
@@ -101,7 +101,7 @@ async def test_leader_asks_what_the_caller_of_a_replica_may_see(secured: grpc.ai
     seen = {}
     for caller in ("root", "alice", "mallory"):
         stub = scheduling_pb2_grpc.SchedulingServiceStub(secured)
-        answer = await stub.GetShares(scheduling_pb2.GetSharesRequest(), metadata=bearer(caller), timeout=10)
+        answer = await stub.GetShares(scheduling_pb2.GetSharesRequest(), metadata=bearer(caller), timeout=60)
         seen[caller] = [share.queue for share in answer.shares]
     assert seen == {"root": ["red", "blue"], "alice": ["red"], "mallory": []}
 

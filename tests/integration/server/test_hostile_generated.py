@@ -51,14 +51,14 @@ async def attack(address: str, seed: int, count: int) -> Verdict:
         drawn = itertools.islice(draw_calls(seed, good_calls()), count)
         verdict = await call_all(channel, itertools.chain(read_corpus(CORPUS), drawn), at_once=16)
         await hold_watches(channel, 100)
-        await queues.ListQueues(queue_pb2.ListQueuesRequest(), timeout=10)
+        await queues.ListQueues(queue_pb2.ListQueuesRequest(), timeout=100)
     return verdict
 
 
 async def hold_watches(channel: grpc.aio.Channel, count: int) -> None:
     """Watch from cursors that were made up, and list from made-up pages beside; another's calls go on meanwhile."""
     jobs, events = job_pb2_grpc.JobServiceStub(channel), event_pb2_grpc.EventServiceStub(channel)
-    await channel.unary_unary("/argosy.api.v1.JobService/SubmitJobs")(submit_one("red"), timeout=10)
+    await channel.unary_unary("/argosy.api.v1.JobService/SubmitJobs")(submit_one("red"), timeout=100)
     watch = events.WatchJobSet(event_pb2.WatchJobSetRequest(queue="red", job_set="one"))
     message: Any = await watch.read()
     packed = base64.urlsafe_b64decode(message.cursor + "=" * (-len(message.cursor) % 4))
@@ -78,7 +78,7 @@ async def hold_watches(channel: grpc.aio.Channel, count: int) -> None:
     codes = {one.code() for one in answers if isinstance(one, grpc.aio.AioRpcError)}
     assert codes == {grpc.StatusCode.INVALID_ARGUMENT}
     assert not any(one.done() for one in held), "a cursor that runs ahead is told of what has not happened"
-    await channel.unary_unary("/argosy.api.v1.JobService/SubmitJobs")(submit_one("red"), timeout=10)
+    await channel.unary_unary("/argosy.api.v1.JobService/SubmitJobs")(submit_one("red"), timeout=100)
     for one in held:
         one.cancel()
     await asyncio.gather(*held, return_exceptions=True)

@@ -148,7 +148,7 @@ CASES: Mapping[str, Case] = {
 
 async def answer(channel: grpc.aio.Channel, path: str, request: Any, caller: str) -> tuple[grpc.StatusCode, str]:
     """Return code and text with which a call ends; streams are asked for their first answer."""
-    call = channel.unary_stream(path)(request.SerializeToString(), metadata=bearer(caller), timeout=10)
+    call = channel.unary_stream(path)(request.SerializeToString(), metadata=bearer(caller), timeout=60)
     try:
         await call.read()
     except grpc.aio.AioRpcError as error:

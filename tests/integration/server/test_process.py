@@ -74,11 +74,11 @@ def test_server_process_serves_and_drains_on_sigterm(database_url: str) -> None:
         assert all(line["service"] == "server" for line in logs)
         with grpc.insecure_channel(logs[-1]["address"]) as channel:
             health = health_pb2_grpc.HealthStub(channel).Check(
-                health_pb2.HealthCheckRequest(service="argosy.api.v1.JobService"), timeout=10
+                health_pb2.HealthCheckRequest(service="argosy.api.v1.JobService"), timeout=60
             )
             assert health.status == health_pb2.HealthCheckResponse.SERVING
             stub = queue_pb2_grpc.QueueServiceStub(channel)
-            stub.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="red")), timeout=10)
+            stub.CreateQueue(queue_pb2.CreateQueueRequest(queue=queue_pb2.Queue(name="red")), timeout=60)
         process.send_signal(signal.SIGTERM)
         assert [line["event"] for line in read_logs(process, "stopped")][-2:] == ["draining", "stopped"]
         assert process.wait(timeout=20) == 0
@@ -110,7 +110,7 @@ def test_server_is_not_ready_while_it_has_no_database(database_url: str, postgre
 
             def health(service: str = "") -> int:
                 request = health_pb2.HealthCheckRequest(service=service)
-                return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=10).status)
+                return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=60).status)
 
             while health() != health_pb2.HealthCheckResponse.SERVING:
                 pass  # on a slow machine a look at the database may take longer than it may, too

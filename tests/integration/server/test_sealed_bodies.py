@@ -10,7 +10,7 @@ import base64
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -96,8 +96,15 @@ def is_on_disk(server: EmbeddedPostgres, marker: str) -> bool:
     """Return whether a text is in any file of a database, after everything was written."""
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute("CHECKPOINT")
-    contents = (path.read_bytes() for path in server.data_directory.rglob("*") if path.is_file())
+    contents = map(content_of, server.data_directory.rglob("*"))
     return any(form in content for content in contents for form in forms_of(marker))
+
+
+def content_of(path: Path) -> bytes:
+    """Return what a file holds; nothing if it is none, or gone meanwhile, as the server's files may be."""
+    with suppress(FileNotFoundError):
+        return path.read_bytes() if path.is_file() else b""
+    return b""
 
 
 async def run_to_end(api: Any, marker: str) -> str:
