@@ -83,7 +83,7 @@ async def test_what_is_signed_makes_a_mutual_connection(folder: Path) -> None:
             ChannelCredentials(authority_file=authority),
         ):
             async with open_aio_channel(server.address, credentials, []) as channel:
-                call = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
+                call = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=50)
                 codes.append(await call.code())
         assert codes == [grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE]
     finally:

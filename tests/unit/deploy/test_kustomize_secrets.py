@@ -157,7 +157,7 @@ async def test_agent_is_known_at_the_samplers_port_of_its_own_cluster_alone(
     try:
         metadata = agent.credentials.metadata(server.address)
         async with open_aio_channel(server.address, agent.credentials, ()) as channel:
-            stream = permit_pb2_grpc.PermitServiceStub(channel).Session(metadata=metadata, timeout=5)
+            stream = permit_pb2_grpc.PermitServiceStub(channel).Session(metadata=metadata, timeout=50)
             await stream.done_writing()
             answer = await stream.code(), await stream.details()
         came_in = grpc.StatusCode.UNAVAILABLE, "the sampler has not yet listed the cluster's pods; dial again"

@@ -117,7 +117,7 @@ async def test_no_more_is_sent_than_there_is_credit_for_and_the_cluster_is_not_r
         readings.take_credit(executor_pb2.LogCredit(request=1, credit_bytes=1000))
         await sink.until(lambda: len(sink.data) == 3500)
         readings.take_credit(executor_pb2.LogCredit(request=1, cancelled=True))
-        await asyncio.wait_for(cluster.closed.wait(), 5.0)
+        await asyncio.wait_for(cluster.closed.wait(), 50.0)
     assert sink.ends == [], "nobody reads any more, so nothing is said"
     assert len(readings) == 0
 

@@ -84,7 +84,7 @@ class Source:
 
 async def take(watch: AsyncGenerator[ObjectEvents, None]) -> list[int]:
     """Return the versions of the next batch."""
-    return (await asyncio.wait_for(anext(watch), 5.0)).version_column.tolist()
+    return (await asyncio.wait_for(anext(watch), 50.0)).version_column.tolist()
 
 
 async def test_each_reader_gets_its_part_of_one_watch() -> None:

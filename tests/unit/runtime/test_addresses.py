@@ -34,7 +34,7 @@ def test_address_of_a_pod_is_dialled_in_brackets_where_it_is_one_of_ipv6(address
 
 def read(url: str) -> bytes:
     """Return what is there."""
-    with urllib.request.urlopen(url, timeout=5) as response:
+    with urllib.request.urlopen(url, timeout=50) as response:
         return bytes(response.read())
 
 
@@ -52,7 +52,7 @@ async def test_what_listens_at_every_address_is_reached_by_both_families(listen:
         )
         async with grpc.aio.insecure_channel(f"{host}:{server.port}") as channel:
             request = health_pb2.HealthCheckRequest(service="liveness")
-            answer = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=5)
+            answer = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=50)
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
     finally:
         metrics.close()

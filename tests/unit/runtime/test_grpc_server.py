@@ -218,12 +218,12 @@ async def test_server_refuses_calls_above_its_limit_while_health_answers() -> No
 
     async with serving(wait, max_call_count=2) as (server, channel):
         stub = queue_pb2_grpc.QueueServiceStub(channel)
-        calls = [stub.GetQueue(queue_pb2.GetQueueRequest(name="x"), timeout=10) for _ in range(2)]
+        calls = [stub.GetQueue(queue_pb2.GetQueueRequest(name="x"), timeout=50) for _ in range(2)]
         waiting = [asyncio.ensure_future(call) for call in calls]
         await entered.acquire()
         await entered.acquire()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub.GetQueue(queue_pb2.GetQueueRequest(name="x"), timeout=5)
+            await stub.GetQueue(queue_pb2.GetQueueRequest(name="x"), timeout=50)
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert isinstance(from_rpc_error(caught.value), QuotaExceeded)
         health = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
@@ -231,7 +231,7 @@ async def test_server_refuses_calls_above_its_limit_while_health_answers() -> No
         release.set()
         await asyncio.gather(*waiting)
         assert server.edge.call_count == 0
-        await stub.GetQueue(queue_pb2.GetQueueRequest(name="x"), timeout=5)
+        await stub.GetQueue(queue_pb2.GetQueueRequest(name="x"), timeout=50)
 
 
 async def test_server_refuses_streams_above_their_own_limit() -> None:

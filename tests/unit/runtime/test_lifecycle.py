@@ -162,7 +162,7 @@ def test_metrics_page_shows_what_was_counted() -> None:
     METRICS.submitted_jobs.inc(3)
     server = MetricsServer("127.0.0.1:0")
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=50) as response:
             text = response.read().decode()
     finally:
         server.close()

@@ -51,7 +51,7 @@ async def test_permits_are_for_agents_of_the_cluster(tmp_path: Path, *, token: s
     try:
         async with grpc.aio.insecure_channel(server.address) as channel:
             stub = permit_pb2_grpc.PermitServiceStub(channel)
-            stream = stub.Session(metadata=(("authorization", f"Bearer {token}"),), timeout=5)
+            stream = stub.Session(metadata=(("authorization", f"Bearer {token}"),), timeout=50)
             refused = {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED}
             await stream.done_writing()
             assert (await stream.code() not in refused) is admitted

@@ -133,7 +133,7 @@ async def test_gather_lets_what_comes_above_its_pace_share_a_transaction() -> No
     """A pause saves eight transactions; what comes then waits for the interval, or until it fills one."""
     store = MemoryStore()
     async with gathering(store, interval_s=1000.0) as gather:
-        async with asyncio.timeout(10):  # each would wait for ever, had it to wait for the interval
+        async with asyncio.timeout(50):  # each would wait for ever, had it to wait for the interval
             for _ in range(8):
                 await gather.submit(make_jobs(1))
         late = asyncio.ensure_future(gather.submit(make_jobs(2)))

@@ -66,13 +66,13 @@ async def test_user_holds_half_of_the_turns_from_however_many_hosts() -> None:
     turns = Turns(8)
     hosts = [Peer(f"{host}:1", host) for host in "abc"]
     for peer in (*hosts[:2], *hosts[:2]):
-        await asyncio.wait_for(turns.take(peer, "mallory"), 5)
+        await asyncio.wait_for(turns.take(peer, "mallory"), 50)
     waiting = asyncio.create_task(turns.take(hosts[2], "mallory"))
     await settle()
     assert not waiting.done()
-    await asyncio.wait_for(turns.take(hosts[0], "alice"), 5)
+    await asyncio.wait_for(turns.take(hosts[0], "alice"), 50)
     turns.end(hosts[1], "mallory")
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 50)
 
 
 async def test_users_behind_one_connection_take_turns() -> None:
@@ -81,7 +81,7 @@ async def test_users_behind_one_connection_take_turns() -> None:
     flood = [asyncio.create_task(turns.take(GREEDY, "mallory")) for _ in range(30)]
     await settle()
     assert sum(task.done() for task in flood) == 2
-    await asyncio.wait_for(turns.take(GREEDY, "alice"), 5)
+    await asyncio.wait_for(turns.take(GREEDY, "alice"), 50)
     for task in flood:
         task.cancel()
 
@@ -97,7 +97,7 @@ async def test_turn_that_was_given_up_goes_to_the_next() -> None:
     turns.end(GREEDY)
     begins.cancel()
     await settle()
-    await asyncio.wait_for(turns.take(GREEDY), 5)
+    await asyncio.wait_for(turns.take(GREEDY), 50)
 
 
 async def test_short_read_passes_long_ones_of_another_caller() -> None:
@@ -112,13 +112,13 @@ async def test_short_read_passes_long_ones_of_another_caller() -> None:
     long = [asyncio.create_task(read_long()) for _ in range(20)]
     await settle()
     PEER.set(OTHER)
-    assert await asyncio.wait_for(threads.run(str, 7), 5) == "7"
+    assert await asyncio.wait_for(threads.run(str, 7), 50) == "7"
     for task in long:
         task.cancel()
     await settle()
     release.set()
     PEER.set(GREEDY)
-    assert await asyncio.wait_for(threads.run(str, 8), 5) == "8"
+    assert await asyncio.wait_for(threads.run(str, 8), 50) == "8"
     threads.close()
 
 
@@ -164,7 +164,7 @@ async def test_error_of_a_call_is_gone_when_the_call_is() -> None:
             await threads.run(fail)
         except OddError as error:
             seen = weakref.ref(error)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             while seen() is not None:  # noqa: ASYNC110 - the thread is about to forget it
                 await asyncio.sleep(0)
     finally:
