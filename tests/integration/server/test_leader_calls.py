@@ -414,8 +414,10 @@ async def test_delegating_a_cluster_is_stored_and_told_to_leader(either: Any, le
     assert [(one.name, one.delegated) for one in listed] == [("east", True), ("west", False)]
     answer = (await either.clusters.DelegateCluster(cluster_pb2.DelegateClusterRequest(name="east"))).cluster
     assert not answer.delegated
+    taken_back = cluster_pb2.DelegateClusterRequest(name="east", delegated=True, as_installed=True)
+    assert not (await either.clusters.DelegateCluster(taken_back)).cluster.delegated, "as it was, until its next hello"
     news = [lease_pb2.Changes.FromString(payload) for _, payload in leader_store.read_changes(100)]
-    assert [list(change.changed_clusters) for change in news if change.changed_clusters] == [["east"]] * 2
+    assert [list(change.changed_clusters) for change in news if change.changed_clusters] == [["east"]] * 3
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await either.clusters.DelegateCluster(cluster_pb2.DelegateClusterRequest(name="nowhere", delegated=True))
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND

@@ -199,6 +199,10 @@ def test_a_clusters_wish_to_be_delegated_holds_until_an_operator_speaks(world: S
     assert [said(wish) for wish in (True, False, True)] == [False, False, False]
     world.api.set_delegated("east", delegated=True, encode=lambda names: repr(names).encode())
     assert said(False)
+    row = world.api.set_delegated("east", delegated=None, encode=lambda names: repr(names).encode())
+    assert row.delegated, "until its sampler says hello again"
+    assert [said(wish) for wish in (False, True)] == [False, True]
+    world.api.set_delegated("east", delegated=True, encode=lambda names: repr(names).encode())
     contact(world, "sampler", heard_us=1, held_us=1)
     world.api.forget_cluster("east", encode=lambda names: repr(names).encode())
     assert not said(False)

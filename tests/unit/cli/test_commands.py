@@ -199,6 +199,10 @@ def test_machines_are_shown_and_cordoned(argosy: Any) -> None:
     """Clusters and nodes by command."""
     assert argosy("cluster", "list").out.splitlines()[1].split()[:6] == ["c1", "yes", "no", "3", "0", "32"]
     assert "cordoned:     yes (repair)" in argosy("cluster", "cordon", "c1", "--reason", "repair").out
+    assert "yes, its sampler chooses" in argosy("cluster", "delegate", "c1").out
+    assert "yes, its sampler chooses" in argosy("cluster", "delegate", "c1", "--as-installed").out
+    assert "yes, its sampler chooses" not in argosy("cluster", "delegate", "c1", "--off").out
+    assert "give one of them" in argosy("cluster", "delegate", "c1", "--off", "--as-installed").err
     assert "yes (repair)" in argosy("cluster", "list").out
     assert argosy("node", "list", "c1").out.splitlines()[3].split()[:4] == ["n2", "yes", "no", "science/night"]
     assert "cordoned nodes: n1" in argosy("node", "cordon", "c1", "n1").out

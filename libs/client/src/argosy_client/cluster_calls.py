@@ -100,9 +100,11 @@ class ClusterCalls(RepeatedCalls):
         request = cluster_pb2.UncordonClusterRequest(name=name)
         return cluster_codec.cluster_of((await self.call(self._clusters.UncordonCluster, request)).cluster)
 
-    async def delegate_cluster(self, name: str, *, delegated: bool = True) -> Cluster:
-        """Have a cluster place by itself from now on, or not."""
-        request = cluster_pb2.DelegateClusterRequest(name=name, delegated=delegated)
+    async def delegate_cluster(self, name: str, *, delegated: bool | None = True) -> Cluster:
+        """Have a cluster place by itself from now on, or not; None leaves it to the cluster again."""
+        request = cluster_pb2.DelegateClusterRequest(
+            name=name, delegated=bool(delegated), as_installed=delegated is None
+        )
         return cluster_codec.cluster_of((await self.call(self._clusters.DelegateCluster, request)).cluster)
 
     async def cordon_node(self, cluster: str, node: str, reason: str = "", *, allow_missing: bool = False) -> Cluster:

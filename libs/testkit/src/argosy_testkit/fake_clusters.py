@@ -73,7 +73,8 @@ class FakeClusters(cluster_pb2_grpc.ClusterServiceServicer):
 
     async def DelegateCluster(self, request: Any, context: Any) -> Any:
         await self.api.enter("DelegateCluster", request, context)
-        self.cluster.delegated = request.delegated
+        if not request.as_installed:
+            self.cluster.delegated = request.delegated
         return cluster_pb2.DelegateClusterResponse(cluster=self.cluster)
 
     async def CordonNode(self, request: Any, context: Any) -> Any:

@@ -112,15 +112,22 @@ def set_cluster(context: click.Context, *, name: str, max_capacity: tuple[str, .
 @cluster.command("delegate")
 @click.argument("name")
 @click.option("--off", is_flag=True, help="Choose its nodes at the server again.")
+@click.option(
+    "--as-installed", is_flag=True, help="Leave it to the cluster again, from the next session of its sampler on."
+)
 @common_options
 @click.pass_context
-def delegate_cluster(context: click.Context, *, name: str, off: bool) -> None:
+def delegate_cluster(context: click.Context, *, name: str, off: bool, as_installed: bool) -> None:
     """Have cluster NAME choose nodes by itself from now on.
 
-    Leases then name the cluster only: its executor asks its sampler, and what fits no node goes elsewhere.
+    Leases then name the cluster only: its executor asks its sampler, and what fits no node goes elsewhere. What is said
+    here goes before what the cluster asks for where it is installed, until --as-installed takes it back.
     """
+    if off and as_installed:
+        raise click.UsageError("--off and --as-installed say different things; give one of them.")
     settings = settings_of(context)
-    _print(settings, call(settings, lambda client: client.delegate_cluster(name, delegated=not off)))
+    delegated = None if as_installed else not off
+    _print(settings, call(settings, lambda client: client.delegate_cluster(name, delegated=delegated)))
 
 
 @cluster.command("forget")

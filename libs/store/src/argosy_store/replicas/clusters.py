@@ -136,13 +136,21 @@ class ClusterCalls:
             before=lambda connection: put_max_capacity(connection, name, amounts),
         )
 
-    def set_delegated(self, name: str, *, delegated: bool, encode: EncodeClusters) -> ClusterRow:
+    def set_delegated(self, name: str, *, delegated: bool | None, encode: EncodeClusters) -> ClusterRow:
         """Have a cluster place by itself from now on, or not, whatever it asks for itself.
+
+        Args:
+            name: Which.
+            delegated: Whether; None to take back what was said so: what the cluster asks for counts from the next hello
+                of its sampler on.
+            encode: Encodes the change.
 
         Raises:
             NotFound: There is none by that name.
             BackendUnavailable: Postgres cannot be reached.
         """
+        if delegated is None:
+            return self._change(name, "delegated_by_operator = false", [], encode=encode, detail="as installed")
         detail = "delegated" if delegated else "not delegated"
         change = "delegated = %s, delegated_by_operator = true"
         return self._change(name, change, [delegated], encode=encode, detail=detail)

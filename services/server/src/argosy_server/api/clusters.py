@@ -133,10 +133,11 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
     async def DelegateCluster(  # noqa: N802 - the protocol's name
         self, request: cluster_pb2.DelegateClusterRequest, context: Context
     ) -> cluster_pb2.DelegateClusterResponse:
-        """Have a cluster place by itself from now on, or not."""
+        """Have a cluster place by itself from now on, or not, or leave it to the cluster."""
         check_request(request)
+        delegated = None if request.as_installed else request.delegated
         row = await self._threads.run(
-            self._store.set_delegated, request.name, delegated=request.delegated, encode=encode_cluster_changes
+            self._store.set_delegated, request.name, delegated=delegated, encode=encode_cluster_changes
         )
         return cluster_pb2.DelegateClusterResponse(cluster=(await self._with_gauges([row], context))[0])
 

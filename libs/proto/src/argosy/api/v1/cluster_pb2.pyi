@@ -230,12 +230,14 @@ class UncordonClusterResponse(_message.Message):
     def __init__(self, cluster: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
 
 class DelegateClusterRequest(_message.Message):
-    __slots__ = ("name", "delegated")
+    __slots__ = ("name", "delegated", "as_installed")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DELEGATED_FIELD_NUMBER: _ClassVar[int]
+    AS_INSTALLED_FIELD_NUMBER: _ClassVar[int]
     name: str
     delegated: bool
-    def __init__(self, name: _Optional[str] = ..., delegated: bool = ...) -> None: ...
+    as_installed: bool
+    def __init__(self, name: _Optional[str] = ..., delegated: bool = ..., as_installed: bool = ...) -> None: ...
 
 class DelegateClusterResponse(_message.Message):
     __slots__ = ("cluster",)
