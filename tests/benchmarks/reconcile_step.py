@@ -91,8 +91,9 @@ class Bench:
             exit_code_column=np.zeros(count, np.int32),
             failure_column=np.zeros(count, np.int8),
             message_column=np.full(count, -1, np.int32),
+            namespace_column=np.zeros(count, np.int32),
             kinds=("Pod",),
-            texts=(),
+            texts=("default",),
         )
 
 

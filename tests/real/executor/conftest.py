@@ -200,19 +200,25 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
         async for request in requests:
             if self._session is not session:
                 await context.abort(grpc.StatusCode.ABORTED, "replaced")
-            if request.WhichOneof("message") == "states":
+            kind = request.WhichOneof("message")
+            if kind == "states":
                 await self._take(request.states)
+            elif kind == "seen":
+                await self._send_stops(sorted(_runs_of(request.seen) - self._live()), unknown=True)
             else:
                 await self._send(confirmed=executor_pb2.Confirmed())
 
     async def _compare(self, hello: executor_pb2.Hello) -> None:
         """Send what an executor lacks, and stops for what is not live."""
-        handles = np.frombuffer(hello.handle_column, dtype="<i8").tolist()
-        known = set(zip(handles, np.frombuffer(hello.attempt_column, dtype="<i4").tolist(), strict=True))
-        live = {key for key, run in self.runs.items() if not run.has_ended}
+        known, live = _runs_of(hello), self._live()
         bags = {key for key in live if len(self.runs[key].kinds) > 1}
-        await self._send_stops(sorted(known - live) + sorted(key for key in live if self.runs[key].is_stopped))
+        await self._send_stops(sorted(known - live), unknown=True)
+        await self._send_stops(sorted(key for key in live if self.runs[key].is_stopped))
         await self._send_rows(sorted((live - known) | bags))
+
+    def _live(self) -> set[RunKey]:
+        """Return the runs that have not ended."""
+        return {key for key, run in self.runs.items() if not run.has_ended}
 
     async def _send(self, **message: Any) -> None:
         if self._session is None:
@@ -246,11 +252,13 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
                 )
             )
 
-    async def _send_stops(self, keys: list[RunKey]) -> None:
+    async def _send_stops(self, keys: list[RunKey], *, unknown: bool = False) -> None:
         if keys:
             handles = np.array([key[0] for key in keys], dtype="<i8").tobytes()
             attempts = np.array([key[1] for key in keys], dtype="<i4").tobytes()
-            await self._send(stops=executor_pb2.StopRuns(handle_column=handles, attempt_column=attempts))
+            await self._send(
+                stops=executor_pb2.StopRuns(handle_column=handles, attempt_column=attempts, unknown=unknown)
+            )
 
     async def _take(self, batch: executor_pb2.StateBatch) -> None:
         """Store states by rank, and lease again what was lost or failed by no fault of its own."""
@@ -286,6 +294,12 @@ class TestLeader(executor_pb2_grpc.ExecutorServiceServicer):
         for handle, attempt, run in again:
             await self.lease(run.bag, handle=handle, attempt=attempt + 1, node=run.node)
         self.news.set()
+
+
+def _runs_of(message: executor_pb2.Hello | executor_pb2.SeenRuns) -> set[RunKey]:
+    """Return the runs that a message names."""
+    handles = np.frombuffer(message.handle_column, dtype="<i8").tolist()
+    return set(zip(handles, np.frombuffer(message.attempt_column, dtype="<i4").tolist(), strict=True))
 
 
 @dataclass

@@ -53,6 +53,8 @@ class Session:
     context: Any
     hello: executor_pb2.Hello
     states: dict[tuple[int, int, int], list[str]] = field(default_factory=dict)
+    seen: set[Run] = field(default_factory=set)
+    """Runs of which objects were seen and no row is there."""
     batches: list[executor_pb2.StateBatch] = field(default_factory=list)
     heartbeat_count: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -93,11 +95,11 @@ class Session:
         )
         await self.send(rows=rows)
 
-    async def stop(self, runs: list[Run]) -> None:
-        """Send stops."""
+    async def stop(self, runs: list[Run], *, unknown: bool = False) -> None:
+        """Send stops, of runs that the leader has or of unknown ones."""
         handles = np.array([handle for handle, _ in runs], dtype="<i8").tobytes()
         attempts = np.array([attempt for _, attempt in runs], dtype="<i4").tobytes()
-        await self.send(stops=executor_pb2.StopRuns(handle_column=handles, attempt_column=attempts))
+        await self.send(stops=executor_pb2.StopRuns(handle_column=handles, attempt_column=attempts, unknown=unknown))
 
     async def wait_for(self, condition: Callable[[], bool]) -> None:
         """Return once a condition holds; it is looked at whenever the executor says something."""
@@ -186,6 +188,11 @@ class FakeLeader(executor_pb2_grpc.ExecutorServiceServicer):
                 session.heartbeat_count += 1
                 if self.is_confirming:
                     await session.send(confirmed=executor_pb2.Confirmed())
+                session.news.set()
+            elif kind == "seen":
+                handles = np.frombuffer(request.seen.handle_column, dtype="<i8").tolist()
+                attempts = np.frombuffer(request.seen.attempt_column, dtype="<i4").tolist()
+                session.seen |= set(zip(handles, attempts, strict=True))
                 session.news.set()
             elif kind == "log_chunk":
                 session.chunks.setdefault(request.log_chunk.request, []).append(request.log_chunk.data)

@@ -79,9 +79,10 @@ async def test_what_a_predecessor_left_goes_after_the_leaders_time(
         await session.give([(1, 1)], make_bag(run_time="1ms"))
         await session.wait_for(lambda: session.states.get((1, 1, 0), [""])[-1] == "SUCCEEDED")
     assert host.audit().pods_present == 1
-    leader.keep_finished_s = 0.0
+    leader.keep_finished_s, leader.heartbeat_s = 0.0, 0.2
     async with run_executor(host, leader.address):
         session = await leader.next_session()
+        await session.give([(1, 1)], make_bag(run_time="1ms"), seen=True)
         await session.wait_for(lambda: host.audit().pods_present == 0)
 
 
@@ -170,7 +171,7 @@ async def test_new_session_starts_from_a_comparison(
 async def test_restarted_executor_finds_its_pods(
     host: ClusterHost, leader: Fixture, run_executor: Fixture, make_bag: Fixture
 ) -> None:
-    """A new process with nothing on disk adopts the pods, and has another id."""
+    """A new process with nothing on disk adopts the pods once their rows are there, and has another id."""
     async with run_executor(host, leader.address):
         session = await leader.next_session()
         await session.give([(1, 1), (2, 1)], make_bag())
@@ -178,12 +179,53 @@ async def test_restarted_executor_finds_its_pods(
     async with run_executor(host, leader.address):
         second = await leader.next_session()
         assert second.hello.process_id != session.hello.process_id
-        assert second.known_runs() == {(1, 1), (2, 1)}
+        assert second.known_runs() == set()
+        await second.wait_for(lambda: second.seen == {(1, 1), (2, 1)})
+        assert not second.states
+        await second.give([(1, 1), (2, 1)], make_bag(), seen=True)
         await second.wait_states(1, "RUNNING")
         await second.give([(3, 1)], make_bag(), seen=True)
         await second.wait_states(3, "LOST")
         await second.stop([(1, 1)])
         await second.wait_states(1, "RUNNING", "CANCELLED")
+    assert host.audit().pods_created == 2
+
+
+async def test_a_stop_that_comes_before_its_row_waits_for_it(
+    host: ClusterHost, leader: Fixture, run_executor: Fixture, make_bag: Fixture
+) -> None:
+    """A leader sends stops before rows to an executor that comes back; a run's pods are told by its row alone."""
+    async with run_executor(host, leader.address):
+        session = await leader.next_session()
+        await session.give([(1, 1)], make_bag())
+        await session.wait_for(lambda: "RUNNING" in session.states.get((1, 1, 0), ()))
+    async with run_executor(host, leader.address):
+        second = await leader.next_session()
+        await second.stop([(1, 1)])
+        await second.wait_for(lambda: second.seen == {(1, 1)})
+        assert host.audit().pods_running == 1
+        await second.give([(1, 1)], make_bag(), seen=True)
+        await second.wait_for(lambda: second.states.get((1, 1, 0), [""])[-1] == "CANCELLED")
+    assert host.audit().pods_created == 1
+
+
+async def test_pods_of_runs_that_no_leader_has_are_deleted_and_nothing_is_reported_of_them(
+    host: ClusterHost, leader: Fixture, run_executor: Fixture, make_bag: Fixture
+) -> None:
+    """Whoever wrote their labels: a run that is leased later under this name begins with none of it."""
+    leader.heartbeat_s = 0.2
+    async with run_executor(host, leader.address):
+        session = await leader.next_session()
+        await session.give([(1, 1)], make_bag())
+        await session.wait_for(lambda: "RUNNING" in session.states.get((1, 1, 0), ()))
+    async with run_executor(host, leader.address):
+        second = await leader.next_session()
+        await second.wait_for(lambda: second.seen == {(1, 1)})
+        await second.stop([(1, 1)], unknown=True)
+        await second.wait_for(lambda: host.audit().pods_running == 0)
+        await second.give([(1, 1)], make_bag())
+        await second.wait_for(lambda: "RUNNING" in second.states.get((1, 1, 0), ()))
+        assert set(second.states[1, 1, 0]) <= {"CREATED", "RUNNING"}
     assert host.audit().pods_created == 2
 
 

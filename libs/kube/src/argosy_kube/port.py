@@ -230,6 +230,8 @@ class ObjectEvents:
     """(n,) when it happened, microseconds since the Unix epoch."""
     version_column: Int64Array
     """(n,) version of the object."""
+    namespace_column: Int32Array
+    """(n,) index into `texts` of the namespace of an object of ours; of others it may be -1."""
     kinds: tuple[str, ...]
     """Kinds used; element 0 is always `Pod`."""
     nodes: tuple[str, ...]

@@ -25,6 +25,7 @@ from argosy_core.reconcile import (
     RunRows,
     settle_time_s,
 )
+from argosy_core.reconcile.rendering import DEFAULT_NAMESPACE
 from argosy_core.reconcile.reports import REPORT_INTERVAL_S
 from argosy_core.scheduler import ClusterRuns, ExecutorRows
 from argosy_simulation.agenda import Process
@@ -359,7 +360,8 @@ def _columns(changes: list[ObjectChange], stop_after_s: dict[int, float]) -> Obs
         exit_code_column=np.array([change.exit_code for change in changes], dtype=np.int32),
         failure_column=np.array([change.failure for change in changes], dtype=np.int8),
         message_column=np.full(len(changes), -1, dtype=np.int32),
+        namespace_column=np.zeros(len(changes), dtype=np.int32),
         kinds=_KINDS,
-        texts=(),
+        texts=(DEFAULT_NAMESPACE,),
         stop_after_s=stop_after_s,
     )

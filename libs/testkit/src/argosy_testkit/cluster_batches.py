@@ -43,6 +43,8 @@ class SeenObject:
     """Carries our labels."""
     run: tuple[int, int, int]
     """(handle, ordinal, object index)."""
+    namespace: str | None
+    """Namespace, of an object of ours."""
     node: str | None
     """Node name."""
     phase: PodPhase
@@ -62,6 +64,7 @@ def read_events(events: ObjectEvents) -> list[SeenObject]:
     seen: list[SeenObject] = []
     for row in range(len(events)):
         node, reason = int(events.node_column[row]), int(events.reason_column[row])
+        namespace = int(events.namespace_column[row])
         request = int(events.request_column[row])
         amounts = zip(events.resources, events.requests[request].tolist(), strict=True) if request >= 0 else None
         seen.append(
@@ -75,6 +78,7 @@ def read_events(events: ObjectEvents) -> list[SeenObject]:
                     int(events.ordinal_column[row]),
                     int(events.object_column[row]),
                 ),
+                namespace=events.texts[namespace] if namespace >= 0 else None,
                 node=events.nodes[node] if node >= 0 else None,
                 phase=PodPhase(int(events.phase_column[row])),
                 exit_code=int(events.exit_code_column[row]),

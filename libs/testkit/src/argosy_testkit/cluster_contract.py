@@ -254,17 +254,20 @@ class ClusterContract:
         assert codes(result) == [CreateCode.CREATED, CreateCode.REJECTED]
         assert result.messages[result.message_column[1]]
 
-    async def test_objects_of_a_bag_are_told_with_kind_and_position(self, lab: ClusterLab) -> None:
-        """Objects other than pods are there: phase running, no node; only OURS selects them."""
+    async def test_objects_of_a_bag_are_told_with_kind_position_and_namespace(self, lab: ClusterLab) -> None:
+        """Objects other than pods are there: phase running, no node; only OURS selects them. Lists, watches, looks."""
         cluster = lab.open("one")
         service = {"kind": "Service", "metadata": {"name": "front"}, "spec": {"ports": [{"port": 80}]}}
-        bag = make_bag(service, make_pod())
-        await cluster.create_objects(make_create_batch([(11, 1)], bag=bag, objects=2))
+        asked = make_create_batch([(11, 1)], bag=make_bag(service, make_pod()), objects=2)
+        version = (await cluster.list_objects(Selector.OURS)).version
+        await cluster.create_objects(asked)
+        seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), lambda seen: len(seen) > 1)
         listed = read_events(await cluster.list_objects(Selector.OURS))
-        assert sorted((item.run, item.kind, item.node) for item in listed) == [
-            ((11, 1, 0), "Service", None),
-            ((11, 1, 1), "Pod", "node-a"),
-        ]
+        for told in (listed, seen, read_events(await cluster.find_objects(asked))):
+            assert sorted({(item.run, item.kind, item.namespace, item.node) for item in told}) == [
+                ((11, 1, 0), "Service", "default", None),
+                ((11, 1, 1), "Pod", "default", "node-a"),
+            ]
         pods = read_events(await cluster.list_objects(Selector.ALL_PODS))
         assert [item.kind for item in pods] == ["Pod"]
 

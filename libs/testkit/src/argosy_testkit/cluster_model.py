@@ -14,6 +14,7 @@ import numpy as np
 from argosy_core.job.states import IS_RUN_TERMINAL, FailureKind, ObjectState
 from argosy_core.reconcile import CreateResponses, Creates, DeleteResponses, Deletes, Observations
 from argosy_core.reconcile.intake import kinds_of_body
+from argosy_core.reconcile.rendering import DEFAULT_NAMESPACE
 
 __all__ = ["ClusterModel", "ModelObject", "make_observations"]
 
@@ -37,12 +38,15 @@ class ModelObject:
     """Exit code, if it failed."""
     is_gone: bool = False
     """Whether it was removed."""
+    namespace: str = DEFAULT_NAMESPACE
+    """Namespace that it is in."""
 
 
 def make_observations(objects: Iterable[ModelObject], *, time_us: int = 0) -> Observations:
     """Return objects as the reconcile step takes them, in order."""
     found = list(objects)
     kinds = tuple(dict.fromkeys(["Pod", *(item.kind for item in found)]))
+    namespaces = tuple(dict.fromkeys(item.namespace for item in found))
     return Observations(
         gone_column=np.array([item.is_gone for item in found], dtype=np.bool_),
         handle_column=np.array([item.key[0] for item in found], dtype=np.int64),
@@ -57,8 +61,9 @@ def make_observations(objects: Iterable[ModelObject], *, time_us: int = 0) -> Ob
             [FailureKind.EXIT_CODE if item.state == ObjectState.FAILED else 0 for item in found], dtype=np.int8
         ),
         message_column=np.full(len(found), -1, dtype=np.int32),
+        namespace_column=np.array([namespaces.index(item.namespace) for item in found], dtype=np.int32),
         kinds=kinds,
-        texts=(),
+        texts=namespaces,
     )
 
 

@@ -79,6 +79,7 @@ def observations(events: ObjectEvents) -> Observations:
         exit_code_column=exit_codes,
         failure_column=failures,
         message_column=messages,
+        namespace_column=take(events.namespace_column).astype(np.int32),
         kinds=events.kinds,
         texts=texts.all(),
         unlistable_kinds=events.unlistable_kinds,

@@ -119,7 +119,6 @@ class PoolPart:
             fence=self._fence,
             cluster=cluster,
             pool=config.pools[pool],
-            claim=self._claim,
             claims=claims,
             wake=self._news.set,
             traces=self._traces,
@@ -142,11 +141,6 @@ class PoolPart:
         """Take all of the pool's objects that exist, listed from a moment on."""
         self.reconciler.take_listing(observed, started_s=started_s, now=self._clock())
         self.tell()
-
-    def _claim(self, members: Members) -> None:
-        """Take members of runs for the pool's, with what was seen of them before."""
-        for observed in self._claims.claim(self._number, members):
-            self.reconciler.take_observed(observed, self._clock())
 
     def tell(self) -> None:
         """Let the next step and the next report come: something was seen."""
@@ -175,6 +169,10 @@ class PoolPart:
                 if actions.deletes is not None:
                     await self._calls[1].acquire()
                     calls.create_task(self._delete(actions.deletes), name="executor: delete")
+                unclaimed = self._claims.take_due(now.monotonic_s, may_act=may_act, silent_s=silent_s)
+                if unclaimed is not None:
+                    await self._calls[1].acquire()
+                    calls.create_task(self._delete(unclaimed), name="executor: delete")
                 if actions.lookups is not None:
                     calls.create_task(self._look(actions.lookups), name="executor: look")
                 if actions.places is not None:
@@ -255,7 +253,8 @@ class PoolPart:
             except (BackendUnavailable, TimeoutError) as error:
                 self._log.warning("deletes without an answer", object_count=len(deletes), reason=str(error))
             answers = delete_responses(deletes, result)
-            self.reconciler.take_delete_responses(deletes, answers, self._clock())
+            if deletes.slot_column.size:
+                self.reconciler.take_delete_responses(deletes, answers, self._clock())
             self._deleted.inc(int(answers.accepted_column.sum()))
         finally:
             self._calls[1].release()

@@ -6,8 +6,9 @@
        ^                                           |
        +-------------creates, deletes, looks-------+----------------states----------> its leader
 
-There is one watch of the cluster. Which pool a run is of its leader says; what was seen of runs that nobody has claimed
-is held back. Everything runs on one event loop and never across an await, so the core sees one thing happen at a time.
+There is one watch of the cluster. Which pool a run is of, and in which namespace it lives, its row says; what was seen
+of runs without a row is held back. Everything runs on one event loop and never across an await, so the core sees one
+thing happen at a time.
 
 Source: design section 5, "Sync"; seed 000, several leaders on one cluster.
 """
@@ -79,7 +80,7 @@ class Executor:
             if self._archive is not None
             else None
         )
-        self._claims = PoolClaims(len(config.pools))
+        self._claims = PoolClaims()
         identity = cluster_uid, Caller()
         self._sampler = open_sampler(config) if placer is None else None
         placer = placer or (self._sampler.place if self._sampler is not None else place_nowhere)
@@ -98,6 +99,7 @@ class Executor:
             for number in range(len(config.pools))
         )
         """What it does for each pool, in the order of the configuration."""
+        self._have_rows = [part.reconciler.have_rows for part in self.parts]
 
     async def wait_until_listed(self) -> None:
         """Return once the cluster was listed for the first time."""
@@ -147,8 +149,7 @@ class Executor:
         return await self._cluster.list_objects(Selector.OURS)
 
     def _take_listing(self, listing: ObjectEvents) -> None:
-        knows = [part.reconciler.knows_run for part in self.parts]
-        observed = self._claims.split_listing(observations(listing), knows)
+        observed = self._claims.split_listing(observations(listing), self._have_rows)
         for part, its in zip(self.parts, observed, strict=True):
             part.take_listing(its, started_s=self._asked_s)
         self._unlistable_kinds = listing.unlistable_kinds
@@ -158,7 +159,7 @@ class Executor:
     def _take_observed(self, batch: ObjectEvents) -> None:
         if len(batch) or batch.unlistable_kinds != self._unlistable_kinds:
             self._unlistable_kinds = batch.unlistable_kinds
-            for part, its in zip(self.parts, self._claims.split(observations(batch)), strict=True):
+            for part, its in zip(self.parts, self._claims.split(observations(batch), self._have_rows), strict=True):
                 part.take_observed(its)
             self._note_ended(batch)
 

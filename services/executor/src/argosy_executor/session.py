@@ -45,6 +45,8 @@ __all__ = ["LeaderSession", "SessionPorts", "read_clock"]
 
 _SILENT_HEARTBEATS = 3
 _REPORT_GATHER_S = 0.005
+_SEEN_COUNT = 50_000
+"""Most runs without a claim in one message."""
 
 
 def read_clock() -> Instant:
@@ -64,8 +66,6 @@ class SessionPorts:
     """Where logs are read."""
     pool: str
     """Pool whose leader is spoken to."""
-    claim: Callable[[Members], None]
-    """Called with the runs of rows and stops before these are taken."""
     claims: PoolClaims
     """Knows the runs that no leader has claimed."""
     wake: Callable[[], None]
@@ -96,12 +96,16 @@ class _Stream:
     """Spec bodies that both ends hold."""
     heartbeat_s: float
     """How often the leader must hear us, seconds."""
+    keep_s: tuple[float, float]
+    """How long what ended stays, and what failed, seconds."""
     heartbeats: deque[float] = field(default_factory=deque)
     """When the heartbeats without an answer were sent, monotonic seconds."""
     batches: deque[tuple[int, float]] = field(default_factory=deque)
     """(number, when sent) of the batches that are not stored."""
     told_version: int = 0
     """Which runs without a claim the leader was told of, see `PoolClaims.unclaimed_version`."""
+    early_stops: set[tuple[int, int]] = field(default_factory=set)
+    """Keys of members that are to stop, and whose rows follow."""
     logs: LogReadings | None = None
     """Logs that are read."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -249,7 +253,8 @@ class LeaderSession:
         METRICS.session_reconnects.labels(self._config.cluster).inc()
         self._log.info("session begun", epoch=welcome.epoch, incarnation=welcome.incarnation)
         ports.wake()
-        return _Stream(call, SpecCache(), max(welcome.heartbeat_s, 0.05))
+        keep_s = welcome.keep_finished_s, welcome.keep_failed_s
+        return _Stream(call, SpecCache(), max(welcome.heartbeat_s, 0.05), keep_s)
 
     async def _exchange(self, stream: _Stream) -> None:
         """Read and write until either fails; the first failure is raised."""
@@ -286,9 +291,7 @@ class LeaderSession:
         if kind == "rows":
             self._take_rows(stream, message.rows)
         elif kind == "stops":
-            stops = read_stops(message.stops)
-            ports.claim(stops)
-            ports.reconciler.take_stops(stops)
+            self._take_stops(stream, message.stops)
         elif kind == "stored":
             while stream.batches and stream.batches[0][0] <= message.stored.batch:
                 ports.fence.confirm(stream.batches.popleft()[1])
@@ -313,8 +316,32 @@ class LeaderSession:
         rows = read_rows(message, stream.cache)
         if ports.traces is not None:
             ports.traces.note_rows(message, rows.handle_column)
-        ports.claim(Members(rows.handle_column, rows.ordinal_column))
-        ports.reconciler.take_rows(rows, ports.clock())
+        members = Members(rows.handle_column, rows.ordinal_column)
+        ports.reconciler.take_rows(rows, ports.clock(), ports.claims.take(members))
+        if stream.early_stops:
+            keys = members.pairs()
+            ports.reconciler.take_stops(members[np.array([key in stream.early_stops for key in keys], dtype=np.bool_)])
+            stream.early_stops.difference_update(keys)
+
+    def _take_stops(self, stream: _Stream, message: executor_pb2.StopRuns) -> None:
+        """Have the reconciler stop runs, each with its row: what was seen of a run proves nothing without it.
+
+        A stop that comes before the row is kept for it, if anything of the run was seen. Where the leader knows no such
+        run there is no row, and what claims to be of it goes.
+        """
+        ports, stops = self._ports, read_stops(message)
+        early = ~ports.reconciler.have_rows(stops) & ports.claims.holds(stops)
+        ports.reconciler.take_stops(stops[~early])
+        if message.unknown:
+            keep_finished_s, keep_failed_s = stream.keep_s
+            ports.claims.discard(
+                stops[early],
+                ports.clock().monotonic_s,
+                keep_finished_s=keep_finished_s,
+                keep_failed_s=keep_failed_s,
+            )
+        else:
+            stream.early_stops.update(stops[early].pairs())
 
     async def _write(self, stream: _Stream) -> None:
         """Send states as they come, at most one small batch per interval, and heartbeats."""
@@ -328,7 +355,9 @@ class LeaderSession:
                 await stream.write(executor_pb2.SyncRequest(heartbeat=executor_pb2.Heartbeat()))
             if stream.told_version != ports.claims.unclaimed_version:
                 stream.told_version = ports.claims.unclaimed_version
-                await stream.write(encode_seen(ports.claims.unclaimed()))
+                seen = ports.claims.unclaimed()
+                for start in range(0, len(seen), _SEEN_COUNT):
+                    await stream.write(encode_seen(seen[start : start + _SEEN_COUNT]))
             batch = ports.reconciler.next_reports(now)
             pause_s = min(REPORT_INTERVAL_S, stream.heartbeat_s) if batch is not None else 0.0
             while batch is not None:

@@ -37,8 +37,8 @@ def test_pod_that_is_given_up_tells_the_reason_that_says_most(
         seen = replace(
             stuck,
             failure_column=np.array([kind], np.int8),
-            message_column=np.array([index], np.int32),
-            texts=reasons,
+            message_column=np.array([index + 1], np.int32),
+            texts=("default", *reasons),
         )
         world.reconciler.take_observed(seen, world.now)
         world.pass_time(0.5)
@@ -79,8 +79,8 @@ def test_pod_without_an_image_fails_after_five_minutes(world: World, *, healed: 
     world.give([7])
     world.settle(steps=1)
     stuck = make_observations(list(world.cluster.objects.values()))
-    stuck = replace(stuck, failure_column=np.array([FailureKind.IMAGE], np.int8), texts=("ImagePullBackOff",))
-    stuck = replace(stuck, message_column=np.zeros(1, np.int32))
+    stuck = replace(stuck, failure_column=np.array([FailureKind.IMAGE], np.int8), texts=("default", "ImagePullBackOff"))
+    stuck = replace(stuck, message_column=np.ones(1, np.int32))
     for _ in range(3):
         world.reconciler.take_observed(stuck, world.now)
         world.pass_time(99.0)
@@ -121,8 +121,8 @@ def test_pod_that_is_given_up_and_says_that_it_was_killed_failed_of_what_it_wait
     world.give([7])
     world.settle(steps=1)
     stuck = make_observations(list(world.cluster.objects.values()))
-    stuck = replace(stuck, failure_column=np.array([FailureKind.IMAGE], np.int8), texts=("ImagePullBackOff",))
-    world.reconciler.take_observed(replace(stuck, message_column=np.zeros(1, np.int32)), world.now)
+    stuck = replace(stuck, failure_column=np.array([FailureKind.IMAGE], np.int8), texts=("default", "ImagePullBackOff"))
+    world.reconciler.take_observed(replace(stuck, message_column=np.ones(1, np.int32)), world.now)
     world.pass_time(301.0)
     assert world.actions().deletes is not None
     world.cluster.show((7, 1, 0), ObjectState.FAILED, exit_code=137)

@@ -221,7 +221,9 @@ def test_stop_of_a_run_is_repeated_to_an_executor_that_says_hello_again() -> Non
     known = Members.of([handles[0], 99], [1, 1])
     answer = rows_missing(world.state, "a", known)
     assert answer.rows.handle.tolist() == handles[1:]
-    assert answer.stops.members.handle.tolist() == [99, handles[0]]
+    assert answer.stops.members.handle.tolist() == [handles[0]]
+    assert answer.unknown.members.handle.tolist() == [99]
+    assert (answer.unknown.is_unknown, answer.stops.is_unknown) == (True, False)
 
 
 def test_deleted_queue_with_open_jobs_stays_until_they_have_ended_and_places_nothing() -> None:

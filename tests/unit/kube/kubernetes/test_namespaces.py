@@ -98,6 +98,24 @@ async def test_what_wants_another_namespace_is_rejected_by_name(spaces: FakeKube
     assert asked_beyond(spaces) == []
 
 
+async def test_objects_are_told_with_the_namespace_in_which_they_are(spaces: FakeKubeLab) -> None:
+    """By lists, watches and looks; a pod with a run's labels elsewhere is told as what it is, and where."""
+    cluster = spaces.open("one")
+    version = (await cluster.list_objects(Selector.OURS)).version
+    asked = make_create_batch([(11, 1)], bag=within("science", SERVICE, make_pod()), objects=2)
+    await cluster.create_objects(asked)
+    seen, _ = await watch_until(cluster.watch_objects(Selector.OURS, version), lambda seen: len(seen) > 1)
+    (forged,) = [pod for pod in spaces.api.store.objects["pods"].values() if pod["metadata"]["namespace"] == "science"]
+    copied = {key: forged["metadata"][key] for key in ("name", "labels", "annotations")}
+    spaces.api.store.create("pods", "foreign", {**forged, "metadata": {**copied, "namespace": "foreign"}})
+    listed = read_events(await cluster.list_objects(Selector.OURS))
+    found = read_events(await cluster.find_objects(asked))
+    own = {((11, 1, 0), "Service", "science"), ((11, 1, 1), "Pod", "science")}
+    assert {(item.run, item.kind, item.namespace) for item in seen} == own
+    assert {(item.run, item.kind, item.namespace) for item in found} == own
+    assert {(item.run, item.kind, item.namespace) for item in listed} == own | {((11, 1, 1), "Pod", "foreign")}
+
+
 async def test_watches_of_namespaces_go_on_where_each_stood(spaces: FakeKubeLab) -> None:
     """After watches ended nothing of any namespace is told twice, and nothing is left out."""
     cluster = spaces.open("one", namespaces=NAMED)

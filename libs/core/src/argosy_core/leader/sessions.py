@@ -155,6 +155,7 @@ class ClusterSessions:
         # Leases taken in since the hello are not stored yet; their rows follow the commit, as to everybody.
         unstored = np.array(sorted(term.unstored), dtype=np.int64)
         # Stops first: what a predecessor has deleted already must not be made again for want of the word that it goes.
+        self.send_stops(lacking.unknown)
         self.send_stops(lacking.stops)
         rows = lacking.rows.without(unstored) if unstored.size else lacking.rows
         self.send_rows(rows.without_members(term.unstored_members) if len(term.unstored_members) else rows)
@@ -383,9 +384,11 @@ class ClusterSessions:
             self._term.say(SendStops(session=session, runs=stops))
 
     def stop_unknown(self, session: Session, runs: Members) -> None:
-        """Let an executor stop those runs that are not this leader's; the rows of the others are sent anyway."""
+        """Let an executor stop those runs that are not this leader's; the rows of the others were sent before."""
         if self._executors.get(session.cluster) == session:
-            self.send_stops(rows_missing(self._term.state, session.cluster, runs).stops)
+            lacking = rows_missing(self._term.state, session.cluster, runs)
+            self.send_stops(lacking.unknown)
+            self.send_stops(lacking.stops)
 
     # --- who is heard -------------------------------------------------------------------------------------------------
 

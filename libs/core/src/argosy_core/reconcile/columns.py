@@ -106,10 +106,12 @@ class Observations:
     """(n,) values of FailureKind; for a created pod what it has failed of if it goes on so, 0 if nothing is amiss."""
     message_column: Int32Array
     """(n,) index into `texts`, or -1."""
+    namespace_column: Int32Array
+    """(n,) index into `texts` of the namespace in which it was seen, -1 for none."""
     kinds: tuple[str, ...]
     """Kinds used."""
     texts: tuple[str, ...]
-    """Messages."""
+    """Messages and namespaces."""
     unlistable_kinds: tuple[str, ...] = ()
     """Kinds that cannot be listed now, `*.group` for all of a group: that none of them was seen says nothing."""
     stop_after_s: Mapping[int, float] = field(default_factory=dict)

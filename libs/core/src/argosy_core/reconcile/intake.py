@@ -16,6 +16,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.kinds import kind_name
 from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.columns import Observations, RunRows
+from argosy_core.reconcile.homes import homes_of_body
 from argosy_core.reconcile.kind_table import POD_KIND
 from argosy_core.reconcile.machine import Phase
 from argosy_core.reconcile.object_table import ObjectTable, Stop
@@ -65,6 +66,7 @@ def add_rows(table: ObjectTable, rows: RunRows) -> TakenRows:
     """
     members = Members(rows.handle_column, rows.ordinal_column)
     kinds = [kinds_of_body(body) for body in rows.bodies]
+    homes = [homes_of_body(body) for body in rows.bodies]
     # What stands twice in a message is taken as one that is known when it comes the second time.
     is_first = np.ones(len(members), dtype=np.bool_)
     if not members.are_distinct():
@@ -83,8 +85,9 @@ def add_rows(table: ObjectTable, rows: RunRows) -> TakenRows:
         known = _complete(table, key, kinds[rows.spec_column[place]], missing, was_seen=was_seen)
         added.append(np.array(known, dtype=np.int64))
         added_places.append(np.full(len(known), place))
-    slots = np.concatenate(added)
-    _fill(table, slots, rows, np.concatenate(added_places))
+    slots, places = np.concatenate(added), np.concatenate(added_places)
+    _settle(table, slots, rows.spec_column[places], homes)
+    _fill(table, slots, rows, places)
     if not missing:
         return TakenRows(slots=slots, missing=slots[:0])
     is_missing = np.isin(slots, missing)
@@ -128,6 +131,22 @@ def _add_fresh(
     for row, key in zip(bags.tolist(), members[fresh[bags]].pairs(), strict=True):
         table.bags[key] = slots[firsts[row] : firsts[row] + sizes[row]].tolist()
     return slots, places
+
+
+def _settle(table: ObjectTable, slots: Int64Array, specs: npt.NDArray[np.int32], homes: list[list[int]]) -> None:
+    """Note in which namespace each object is made.
+
+    Args:
+        table: Where the objects are.
+        slots: Which.
+        specs: Index into `homes` of each object's bag.
+        homes: Numbers of the namespaces of each bag's objects.
+    """
+    offsets = np.cumsum([0, *(len(bag) for bag in homes)])
+    places = offsets[specs] + table.object[slots]
+    is_named = places < offsets[1:][specs]
+    flat = np.array([home for bag in homes for home in bag], dtype=np.int64)
+    table.home[slots[is_named]] = flat[places[is_named]]
 
 
 def _fill(table: ObjectTable, slots: Int64Array, rows: RunRows, places: Int64Array) -> None:

@@ -135,6 +135,8 @@ class ObjectTable:
     """Since when it is there, monotonic seconds."""
     time_us: Int64Array
     """When it came into its state, microseconds since the Unix epoch."""
+    home: Int64Array
+    """Number of the namespace that its row names, see `homes`; NO_HOME while no row names it."""
     recipe: npt.NDArray[np.object_]
     """What it is created from, see Recipe; None once it exists."""
     uid: Int64Array
@@ -144,7 +146,7 @@ class ObjectTable:
         "handle": np.int64, "ordinal": np.int64, "object": np.int16, "kind": np.int16, "phase": np.int8,
         "state": np.int8, "stored_state": np.int8, "stop": np.int8, "has_row": np.bool_, "is_bag": np.bool_,
         "in_trouble": np.bool_, "calls_until_s": np.float64, "not_before_s": np.float64, "seen_s": np.float64,
-        "present_s": np.float64, "time_us": np.int64,
+        "present_s": np.float64, "time_us": np.int64, "home": np.int64,
     }  # fmt: skip
 
     def __init__(self) -> None:
@@ -304,6 +306,32 @@ class ObjectTable:
         """Return the members of runs that need no row, see `Reconciler.known_runs`."""
         is_known = self.has_row | (self.stop > 0) | ((self.kind == 0) & ~self.is_bag)
         return self.members(true_places((self.phase != Phase.FREE) & is_known)).distinct()
+
+    def have_rows(self, members: Members) -> BoolArray:
+        """Return of which members of runs the rows are here. O(n), and Python work for those not known by object 0."""
+        slots = self.index.lookup(*members.columns)
+        found: BoolArray = (slots >= 0) & self.has_row[slots]
+        if self.bags:
+            others = true_places(slots < 0)
+            for place, key in zip(others.tolist(), members[others].pairs(), strict=True):
+                found[place] = has_true(self.has_row[self.slots_of(key)])
+        return found
+
+    def are_foreign(self, members: Members, objects: npt.NDArray[np.int16], homes: Int64Array) -> BoolArray:
+        """Return which objects that were seen are not what the rows of their runs name; without a row none is.
+
+        Args:
+            members: Of which member of a run each claims to be.
+            objects: Which position in the bag each claims to have.
+            homes: Number of the namespace that each is in.
+        """
+        slots = self.find(members, objects)
+        is_named: BoolArray = (slots >= 0) & self.has_row[slots]
+        foreign: BoolArray = is_named & (self.home[slots] != homes)
+        unnamed = true_places(~is_named)
+        if unnamed.size:
+            foreign[unnamed] = self.have_rows(members[unnamed])
+        return foreign
 
     def members(self, slots: Int64Array) -> Members:
         """Return of which member of a run each object is."""

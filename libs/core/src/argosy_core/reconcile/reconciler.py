@@ -22,6 +22,8 @@ Rules:
 * What ended stays until the leader has stored its end and `keep_finished_s` have passed, and as long as a predecessor
   could make it again.
 * A pod that waits for too long is given up, see `timeouts`: it would hold its node for ever.
+* An object counts as a run's in the namespace alone that the run's row names. What was seen before the row came is the
+  caller's to hold back, and to bring with the row: labels can be written by anybody.
 * An object that the leader does not know stays until the leader says stop.
 * "There is nothing", and so "lost" and "cancelled", is concluded only where no creation can be under way: `settling`.
 
@@ -30,6 +32,7 @@ Source: design section 5, "Sync" and "Fencing executors"; seed 003, last section
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -54,6 +57,7 @@ from argosy_core.reconcile.columns import (
 from argosy_core.reconcile.cut_off import CutOff
 from argosy_core.reconcile.endings import Endings
 from argosy_core.reconcile.fence import SETTLE_MARGIN_S
+from argosy_core.reconcile.homes import homes_of_observed, part_of_rows
 from argosy_core.reconcile.intake import add_rows, find_or_add, mark_stopped
 from argosy_core.reconcile.invariants import check_table
 from argosy_core.reconcile.machine import Action, Event, Phase
@@ -168,19 +172,24 @@ class Reconciler:
         known = self._table.known_runs()
         return known[~known.is_in(self._unplaced.members())] if len(self._unplaced) else known
 
-    def knows_run(self, handle: int, ordinal: int) -> bool:
-        """Return whether something is known of a member of a run."""
-        return bool(self._table.slots_of((handle, ordinal)))
-
     def check_invariants(self) -> None:
         """Raise InvariantViolation unless all holds that must hold between two events. O(objects)."""
         check_table(self._table)
 
     # --- what the leader wants ---------------------------------------------------------------------------------------
 
-    def take_rows(self, rows: RunRows, now: Instant) -> None:
-        """Take runs that the leader wants; rows that are already here change nothing."""
-        taken, table = add_rows(self._table, with_member_bags(rows)), self._table
+    def take_rows(self, rows: RunRows, now: Instant, held: Sequence[Observations] = ()) -> None:
+        """Take runs that the leader wants; rows that are already here change nothing.
+
+        Args:
+            rows: The rows.
+            now: The present.
+            held: What was seen of these runs before, and held back; what is not where the rows name it is left out.
+        """
+        rows, table = with_member_bags(rows), self._table
+        for observed in held:
+            self.take_observed(part_of_rows(rows, observed), now)
+        taken = add_rows(table, rows)
         self._ready.append(taken.slots)
         self._cut_off.note_rows(rows)
         predecessors = self._order.predecessors(Members(rows.handle_column, rows.ordinal_column))
@@ -213,10 +222,21 @@ class Reconciler:
 
     # --- what the cluster shows --------------------------------------------------------------------------------------
 
+    def have_rows(self, members: Members) -> BoolArray:
+        """Return of which members of runs the rows are here."""
+        return self._table.have_rows(members)
+
+    def own_part(self, observed: Observations) -> Observations:
+        """Return changes without those of objects that only claim to be of a run: their row names them elsewhere."""
+        members = Members(observed.handle_column, observed.ordinal_column)
+        foreign = self._table.are_foreign(members, observed.object_column, homes_of_observed(observed))
+        return observed.part(true_places(~foreign)) if has_true(foreign) else observed
+
     def take_observed(self, observed: Observations, now: Instant) -> Int64Array:
         """Take changes of our objects, late and repeated ones included; return the slots they were about."""
         table = self._table
         table.kinds.unlistable = observed.unlistable_kinds
+        observed = self.own_part(observed)
         self._cut_off.note_seen(observed)
         if not len(observed):
             return _NONE

@@ -43,6 +43,7 @@ from argosy_core.job.tables.members import (
 )
 
 __all__ = [
+    "DEFAULT_NAMESPACE",
     "INSTALLATION_LABEL",
     "JOB_LABEL",
     "JOB_SET_LABEL",
@@ -74,6 +75,9 @@ JOB_SET_LABEL: Final = "argosy.dev/job-set"
 
 RUN_ANNOTATION: Final = "argosy.dev/object-of"
 """Annotation that says what the labels of installation, run and object say, see `run_mark`: people change labels."""
+
+DEFAULT_NAMESPACE: Final = "default"
+"""Namespace of objects whose manifests name none."""
 
 _Places = dict[tuple[int, str | int], tuple[Any, str]]
 """What holds a name, and the kind of what is named, by its identity and the name's key in it."""
@@ -159,7 +163,7 @@ class BagTemplate:
         InvalidRequest: The body is no array of objects; submit never accepts one.
     """
 
-    def __init__(self, body: bytes, *, default_namespace: str = "default") -> None:
+    def __init__(self, body: bytes, *, default_namespace: str = DEFAULT_NAMESPACE) -> None:
         """Read the kinds and names."""
         manifests = json.loads(body)
         if not isinstance(manifests, list) or not all(isinstance(manifest, dict) for manifest in manifests):

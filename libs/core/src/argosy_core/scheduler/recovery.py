@@ -451,8 +451,6 @@ def rows_missing(state: PoolState, cluster: str, known: Members) -> RowsMissing:
     is_bag = live.specs.object_counts(live.spec[have.slot]) > 1
     return RowsMissing(
         rows=executor_rows(state, index, have.take(~have.keys.is_in(told) | is_bag)),
-        stops=ClusterRuns(
-            cluster=cluster,
-            members=Members.concatenate([strange, live.live_members(stopping).keys]).distinct(),
-        ),
+        unknown=ClusterRuns(cluster=cluster, members=strange.distinct(), is_unknown=True),
+        stops=ClusterRuns(cluster=cluster, members=live.live_members(stopping).keys.distinct()),
     )

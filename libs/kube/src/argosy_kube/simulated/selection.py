@@ -94,6 +94,7 @@ def build_events(columns: EventColumns, tables: Tables, *, installation: int, ve
         request_column=narrow[:, 3],
         time_us_column=wide[:, 3],
         version_column=wide[:, 4],
+        namespace_column=narrow[:, 4],
         kinds=tables.kinds,
         nodes=tables.nodes,
         texts=tables.texts,

@@ -250,6 +250,8 @@ class ClusterRuns:
     """Cluster."""
     members: Members
     """Members, each once."""
+    is_unknown: bool = False
+    """To be stopped because the pool has no such runs."""
 
 
 # --- what comes from executors ----------------------------------------------------------------------------------------

@@ -251,8 +251,10 @@ class RowsMissing:
 
     rows: ExecutorRows
     """Live runs that it does not know, stopping ones included."""
+    unknown: ClusterRuns
+    """Runs that it knows and that are not live."""
     stops: ClusterRuns
-    """Runs that it knows and that are not live, and live ones that shall stop; send after `rows`."""
+    """Live runs that shall stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,8 @@ _CROWDED: Final = 10_000
 """Nodes, texts or requests in one table; those of a larger cluster are learnt again once in as many changes."""
 _MOST_OBJECTS: Final = 1 << 15
 _NO_RUN: Final = (0, 0, 0)
+_WIDTH: Final = 16
+"""Numbers of a row, the two halves of its uid included."""
 
 
 def uid_bytes(text: str) -> bytes:
@@ -136,6 +138,7 @@ class EventRows:
                 *state,
                 time_us,
                 int(version) if version.isdecimal() else 0,
+                self.tables.texts.intern(metadata.namespace) if ours else -1,
             )
         )
 
@@ -154,9 +157,9 @@ class EventRows:
     def fold(self) -> None:
         """Turn the rows so far into an array, which takes a tenth of the memory; call it after each page of a list."""
         if self._rows:
-            chunk = np.empty((len(self._rows), 15), dtype=np.int64)
-            chunk[:, :13] = self._rows
-            chunk[:, 13:] = np.frombuffer(b"".join(self._uids), dtype=np.int64).reshape(-1, 2)
+            chunk = np.empty((len(self._rows), _WIDTH), dtype=np.int64)
+            chunk[:, :-2] = self._rows
+            chunk[:, -2:] = np.frombuffer(b"".join(self._uids), dtype=np.int64).reshape(-1, 2)
             self._chunks.append(chunk)
             self._chunk_details.append(self._details)
             self._rows, self._uids, self._details = [], [], {}
@@ -205,7 +208,7 @@ class EventRows:
     def build(self, version: int) -> ObjectEvents:
         """Return the rows as the port gives them."""
         self.fold()
-        rows = np.concatenate(self._chunks) if self._chunks else np.zeros((0, 15), dtype=np.int64)
+        rows = np.concatenate(self._chunks) if self._chunks else np.zeros((0, _WIDTH), dtype=np.int64)
         tables = self.tables
         details: dict[int, Detail] = {}
         first = 0
@@ -226,7 +229,8 @@ class EventRows:
             request_column=rows[:, 10].astype(np.int32),
             time_us_column=rows[:, 11].copy(),
             version_column=rows[:, 12].copy(),
-            uid_column=np.ascontiguousarray(rows[:, 13:]).view(np.uint8),
+            namespace_column=rows[:, 13].astype(np.int32),
+            uid_column=np.ascontiguousarray(rows[:, -2:]).view(np.uint8),
             kinds=tables.kinds.texts,
             nodes=tables.nodes.texts,
             texts=tables.texts.texts,

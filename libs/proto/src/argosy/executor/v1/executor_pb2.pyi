@@ -229,14 +229,16 @@ class Owner(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., job_set: _Optional[str] = ...) -> None: ...
 
 class StopRuns(_message.Message):
-    __slots__ = ("handle_column", "attempt_column", "member_column")
+    __slots__ = ("handle_column", "attempt_column", "member_column", "unknown")
     HANDLE_COLUMN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_COLUMN_FIELD_NUMBER: _ClassVar[int]
     MEMBER_COLUMN_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     handle_column: bytes
     attempt_column: bytes
     member_column: bytes
-    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ...) -> None: ...
+    unknown: bool
+    def __init__(self, handle_column: _Optional[bytes] = ..., attempt_column: _Optional[bytes] = ..., member_column: _Optional[bytes] = ..., unknown: bool = ...) -> None: ...
 
 class StatesStored(_message.Message):
     __slots__ = ("batch",)

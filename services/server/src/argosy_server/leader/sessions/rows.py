@@ -92,7 +92,7 @@ class RowSender:
             if span is not None:
                 span.end()
             return
-        stops = executor_pb2.StopRuns(**member_columns(item.members))
+        stops = executor_pb2.StopRuns(**member_columns(item.members), unknown=item.is_unknown)
         session.send(executor_pb2.SyncResponse(stops=stops))
 
     async def _send_rows(self, rows: ExecutorRows, session: SyncSession, traceparent: str = "") -> None:

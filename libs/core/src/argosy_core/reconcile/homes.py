@@ -1,0 +1,90 @@
+"""Namespaces that the objects of runs are in, as numbers: whoever may write labels can claim any run, but no namespace.
+
+A run's row brings its manifests, and these say in which namespace each of its objects is made. An object of a run's
+name and labels in another namespace was made by somebody else.
+
+Source: design section 3, "Objects of a run"; docs/FAULTS.md.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from argosy_core.arrays import true_places
+from argosy_core.errors import InvalidRequest
+from argosy_core.job.tables.members import Members
+from argosy_core.reconcile.columns import Observations, RunRows
+from argosy_core.reconcile.rendering import DEFAULT_NAMESPACE
+
+__all__ = ["NO_HOME", "home_of", "homes_of_body", "homes_of_observed", "part_of_rows"]
+
+Int64Array = npt.NDArray[np.int64]
+_KEPT_COUNT: Final = 10_000
+NO_HOME: Final = 0
+"""Of what no row names."""
+_NOWHERE: Final = 1
+"""Of what is seen in no namespace; no namespace has this number."""
+
+
+@lru_cache(_KEPT_COUNT)
+def home_of(namespace: str) -> int:
+    """Return the number of a namespace: a digest of its name, above 1."""
+    digest = blake2b(namespace.encode(errors="surrogatepass"), digest_size=8).digest()
+    return max(int.from_bytes(digest, "little") >> 1, _NOWHERE + 1)
+
+
+def homes_of_body(body: bytes) -> list[int]:
+    """Return for each object of a bag the number of the namespace in which it is made.
+
+    Raises:
+        InvalidRequest: The body is no JSON array of objects; submit never stores one.
+    """
+    try:
+        return [
+            home_of(str((manifest.get("metadata") or {}).get("namespace") or DEFAULT_NAMESPACE))
+            for manifest in json.loads(body)
+        ]
+    except (ValueError, TypeError, AttributeError) as cause:
+        raise InvalidRequest("a spec's body is not a JSON array of manifests") from cause
+
+
+def homes_of_observed(observed: Observations) -> Int64Array:
+    """Return for each change the number of the namespace in which the object was seen."""
+    column = observed.namespace_column
+    homes = np.full(len(observed), _NOWHERE, dtype=np.int64)
+    for index in np.unique(column[true_places(column >= 0)]).tolist():
+        homes[column == index] = home_of(observed.texts[index])
+    return homes
+
+
+def part_of_rows(rows: RunRows, observed: Observations) -> Observations:
+    """Return what was seen of the objects that rows name, where they name them.
+
+    Args:
+        rows: Rows, each member with the bag of its own.
+        observed: What was seen before they came, of their members.
+
+    Complexity: Python work per row and per change.
+    """
+    specs = dict(zip(Members(rows.handle_column, rows.ordinal_column).pairs(), rows.spec_column.tolist(), strict=True))
+    seen = Members(observed.handle_column, observed.ordinal_column).pairs()
+    named: dict[int, list[int]] = {}
+    places = []
+    for place, (key, position, home) in enumerate(
+        zip(seen, observed.object_column.tolist(), homes_of_observed(observed).tolist(), strict=True)
+    ):
+        spec = specs.get(key)
+        if spec is None:
+            continue
+        homes = named.get(spec)
+        if homes is None:
+            homes = named[spec] = homes_of_body(rows.bodies[spec])
+        if position < len(homes) and homes[position] == home:
+            places.append(place)
+    return observed.part(np.array(places, dtype=np.int64))
