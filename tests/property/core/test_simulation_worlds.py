@@ -137,8 +137,8 @@ def _littered_world(seed: int) -> World:
 
 
 def _half_published_world(seed: int) -> World:
-    """Return a world whose first leaders each die between two records of one plan."""
-    settings = WorldSettings(leader=MachineSettings(max_record_bytes=1_100), check_steps=0)
+    """Return a world whose first leaders each die between two records of one plan, and read before each round."""
+    settings = WorldSettings(leader=MachineSettings(max_record_bytes=1_100, read_wait_s=0.05), check_steps=0)
     world = make_world(seed, settings, NO_FAULTS)
     intact = LeaderActor._appended
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.unit.core.leader.told import lead
 
 from argosy_core.leader import MachineSettings
 from argosy_core.leader.events import Change, ChangesRead
@@ -72,10 +73,10 @@ async def test_row_that_is_deleted_while_it_is_read_is_not_taken_again() -> None
     assert [change.change_id for change in driver.taken] == [1, 2]
 
 
-def test_changes_are_read_once_shortly_before_the_next_round_may_begin() -> None:
+def test_changes_are_read_once_when_the_next_round_may_begin() -> None:
     """Reads until then would see the same rows; a round that may begin at any time waits one period at most."""
-    assert pause_s(0.02, to_round_s=0.15) == pytest.approx(0.14)
-    assert pause_s(0.02, to_round_s=0.025) == 0.02
+    assert pause_s(0.02, to_round_s=0.15) == pytest.approx(0.15)
+    assert pause_s(0.02, to_round_s=0.015) == 0.02
     assert pause_s(0.02, to_round_s=-1.0) == 0.02
 
 
@@ -84,7 +85,7 @@ def test_changes_of_a_pool_where_nothing_happens_are_read_less_often() -> None:
     assert pause_s(0.02, to_round_s=-1.0, quiet_s=2.0) == 0.02
     assert pause_s(0.02, to_round_s=-1.0, quiet_s=5.0) == pytest.approx(0.05)
     assert pause_s(0.02, to_round_s=-1.0, quiet_s=3600.0) == pytest.approx(0.1)
-    assert pause_s(0.02, to_round_s=1.0, quiet_s=3600.0) == pytest.approx(0.99)
+    assert pause_s(0.02, to_round_s=1.0, quiet_s=3600.0) == pytest.approx(1.0)
 
 
 async def test_quiet_time_ends_with_a_change_and_with_nothing_else() -> None:
@@ -100,3 +101,38 @@ async def test_quiet_time_ends_with_a_change_and_with_nothing_else() -> None:
     store.let_go.set()
     await reader.read(10)
     assert reader.last_change_s > began_s
+
+
+class ToldDriver:
+    """Keeps what a leader that serves is told."""
+
+    def __init__(self) -> None:
+        self.machine = lead().machine
+        self.told: asyncio.Queue[ChangesRead] = asyncio.Queue()
+
+    def feed(self, event: ChangesRead) -> None:
+        """Keep it."""
+        self.told.put_nowait(event)
+
+
+async def test_round_that_wants_changes_is_told_that_there_are_none_by_the_read_under_way() -> None:
+    """It waits for the answer, and a second read would make it wait for longer."""
+    store, driver = SlowStore(), ToldDriver()
+    store.visible = []
+    reader = ChangeReader(driver, store, LeaderNotes("default"), None)  # type: ignore[arg-type]
+    polling = asyncio.create_task(reader.poll(1000.0))
+    for _ in range(2):  # one that has begun, and one that begins now
+        reader.want()
+        await asyncio.wait_for(store.began.wait(), 10)
+        store.began.clear()
+        store.let_go.set()
+        assert not (await asyncio.wait_for(driver.told.get(), 10)).changes
+    reader.want()
+    await asyncio.wait_for(store.began.wait(), 10)
+    reader.want()
+    store.began.clear()
+    store.let_go.set()
+    await asyncio.wait_for(driver.told.get(), 10)
+    polling.cancel()
+    await asyncio.wait([polling])
+    assert not store.began.is_set()

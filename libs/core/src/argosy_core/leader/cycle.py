@@ -2,7 +2,8 @@
 
 ::
 
-    news -> take changes -> prioritise -> (sample) -> decide -> (commit ...) -> (publish) -> ingest -> store -> idle
+    news -> (read changes) -> take changes -> prioritise -> (sample) -> decide -> (commit ...) -> (publish) -> ingest
+         -> store -> idle
 
 Between commit and publish plugins may hold placements back (`permits`), over many cycles.
 
@@ -22,7 +23,7 @@ import numpy as np
 from argosy_core.arrays import Int64s
 from argosy_core.job.tables.rows import HeldAmounts, PlacedNodes
 from argosy_core.leader.events import OriginKind, Published, StatesReported
-from argosy_core.leader.instructions import Acknowledge, Publish
+from argosy_core.leader.instructions import Acknowledge, Publish, ReadChanges
 from argosy_core.leader.intake import Intake
 from argosy_core.leader.line import NOBODY, CatchUp, CycleEnd, FollowUp, RecordEnd, StoreLine
 from argosy_core.leader.permits import Permits
@@ -52,6 +53,8 @@ __all__ = ["MARKER_SEQUENCE", "Cycle"]
 MARKER_SEQUENCE = 1
 """Sequence of the record that a new leader publishes first."""
 _CLOCK_STEP_S = 1e-6
+_FRESH_S = 0.01
+"""Changes that were read so lately are not read again before a cycle."""
 
 
 class Cycle:
@@ -88,6 +91,8 @@ class Cycle:
         self._record_count = 0
         self._begin_time_us = 0
         self._has_news = False
+        self._read_s = -math.inf
+        self._read_due_s = math.inf
         self._window_end_s = math.inf
         self._quiet_s = math.inf
         self._retry_s = math.inf
@@ -114,6 +119,8 @@ class Cycle:
         """Return when something is to be done, monotonic seconds; infinite if only news helps."""
         if not self.is_idle:
             return self.requests.deadline_s
+        if self._read_due_s < math.inf:
+            return self._read_due_s
         begin_s = min(self._window_end_s, self._quiet_s, self._retry_s, self.permits.due_s())
         if begin_s < math.inf:
             begin_s = max(begin_s, self.earliest_s())
@@ -134,10 +141,30 @@ class Cycle:
         """Do what is due."""
         if self.due_s() > self._term.now.mono_s:
             return
-        if self.is_idle:
-            self._begin()
-        else:
+        if not self.is_idle:
             self.requests.give_up()
+        elif not self._is_read_first():
+            self._begin()
+
+    def _is_read_first(self) -> bool:
+        """Ask once for the changes that can be seen, unless they were read just now; return whether to wait for them.
+
+        What is read while the cycle before still runs is older by all the time until the next one begins, and what a
+        cycle misses waits for the whole of it.
+        """
+        now_s, wait_s = self._term.now.mono_s, self._term.settings.read_wait_s
+        is_known = self._read_due_s < math.inf or now_s - self._read_s <= _FRESH_S
+        if not wait_s or is_known or not self._intake.has_room:
+            return False
+        self._read_due_s = now_s + wait_s
+        self._term.say(ReadChanges())
+        return True
+
+    def note_read(self) -> None:
+        """Take note that changes were read: a cycle that waited for that begins."""
+        self._read_s = self._term.now.mono_s
+        if self._read_due_s < math.inf:
+            self._read_due_s = -math.inf
 
     def end(self) -> None:
         """Be ready for a cycle, and see when it is."""
@@ -158,6 +185,7 @@ class Cycle:
         """Take what arrived, and begin a round if it could do anything."""
         term = self._term
         self._has_news = False
+        self._read_due_s = math.inf
         self._begin_time_us = term.now.db_us
         self._throttle.begin_round(term.now.mono_s, max(term.totals["submitted"], term.totals["leases"]))
         self._transaction = self.take_transaction()

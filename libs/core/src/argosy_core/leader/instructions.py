@@ -58,7 +58,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadChanges:
-    """Read the changes that can be seen now; answer `ChangesRead`, empty if there are no more."""
+    """Read the changes that can be seen now; answer `ChangesRead`, empty if there are none that are new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

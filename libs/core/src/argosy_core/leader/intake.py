@@ -121,6 +121,11 @@ class Intake:
         """Changes that wait to be taken."""
         return sum(len(changes) for changes, _ in self._waiting)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether further changes may wait to be taken."""
+        return self.waiting_count < self._term.settings.changes_per_round
+
     def lacking(self, changes: Sequence[Change]) -> Lacking:
         """Return what must be read before changes are handed in."""
         state = self._term.state

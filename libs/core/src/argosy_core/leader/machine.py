@@ -179,7 +179,7 @@ class LeaderMachine:
         """Return how much may be handed in now; what a round under way would not see may wait outside."""
         settings = self._term.settings
         changes = 0
-        has_room = self.phase is Phase.IDLE and self._intake.waiting_count < settings.changes_per_round
+        has_room = self.phase is Phase.IDLE and self._intake.has_room
         if has_room or self.phase is Phase.LOADING:
             changes = settings.changes_per_round + self._intake.held_count
         return Budget(changes, max(settings.inbox_limit - len(self._intake.inbox), 0))
@@ -260,8 +260,10 @@ class LeaderMachine:
     def _take_changes(self, event: ChangesRead) -> None:
         if not self._takeover.is_over:
             self._takeover.take_changes(event)
-        elif self._intake.receive(event):
+            return
+        if self._intake.receive(event):
             self._cycle.note_news()
+        self._cycle.note_read()
 
     def _take_ends(self, event: EndsRead) -> None:
         """Let what became of others' jobs wait for a round, if any of them has ended."""

@@ -13,6 +13,8 @@ from argosy_runtime.plugins import load_plugins
 
 __all__ = ["LeaderSettings", "changes_profile", "is_hot", "require_hot", "whole_key"]
 
+_READ_WAIT_S = 0.05
+"""How long a round waits for the changes that can be seen; where the database takes longer, they wait for the next."""
 _CONTACT_PERIOD_S = 5.0
 """How often it is stored who was heard; oftener where that would be too late for the fence."""
 
@@ -44,11 +46,11 @@ class LeaderSettings:
     window_busy_ms: float = field(default=200.0, metadata={"may_be_zero": True})
     """Least time between the beginnings of two rounds at `busy_jobs_per_s` and above; at lower rates less, by the root
     of the rate, so that a lone job never waits for it."""
-    busy_jobs_per_s: float = 7500.0
+    busy_jobs_per_s: float = 3000.0
     """Jobs per second at which rounds are rarest."""
     poll_ms: float = 20.0
-    """How often `changes` is looked at while a round may begin; else once, half of this before one may. After 2 s
-    without a change less often, after 10 s a fifth as often."""
+    """How often `changes` is looked at while a round may begin and none does; a round that begins looks by itself.
+    After 2 s without a change less often, after 10 s a fifth as often."""
     changes_per_round: int = 2000
     """Most rows of `changes` taken by one round."""
     answer_timeout_s: float = 2.0
@@ -83,6 +85,7 @@ class LeaderSettings:
             retry_s=self.window_max_ms / 1000,
             busy_s=self.window_busy_ms / 1000,
             busy_jobs_per_s=self.busy_jobs_per_s,
+            read_wait_s=_READ_WAIT_S,
             response_timeout_s=self.answer_timeout_s,
             permit_timeout_max_s=self.permit_timeout_max_s,
             pre_bind_timeout_s=self.pre_bind_timeout_s,

@@ -9,6 +9,7 @@ Source: design section 5, "Take changes".
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -59,32 +60,49 @@ class ChangeReader:
         self._notes = notes
         self._hot = hot
         self._ends_due_s = 0.0
+        self._wanted = asyncio.Event()
+        self.is_polling = False
+        """Whether `poll` runs or is about to: from then on nobody else reads."""
         self.last_change_s = time.monotonic()
         """When a change was read last, monotonic seconds."""
 
     async def poll(self, period_s: float) -> None:
-        """Read what is visible again and again, as much as the machine takes."""
+        """Read what is visible again and again, as much as the machine takes, and whenever it wants that."""
         while True:
             await self._read_ends()
             limit = self._machine.budget().changes
             if limit:
                 await self.read(limit, tells_none=False)
+            else:
+                self._wanted.clear()
             now_s = time.monotonic()
             to_round_s, quiet_s = self._machine.earliest_round_s() - now_s, now_s - self.last_change_s
-            await asyncio.sleep(pause_s(period_s, to_round_s, quiet_s=quiet_s))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s(period_s, to_round_s, quiet_s=quiet_s)):
+                    await self._wanted.wait()
+
+    def want(self) -> None:
+        """Have `poll` read now and hand in what there is, also if it is nothing; a read under way is taken for that."""
+        self._wanted.set()
 
     async def read(self, limit: int, *, tells_none: bool = True) -> None:
-        """Read up to `limit` rows and hand in those that the machine does not hold; if none, only if `tells_none`."""
+        """Read up to `limit` rows and hand in those that the machine does not hold; if none, only if that is wanted.
+
+        Args:
+            limit: Rows that are looked at.
+            tells_none: Whether it is wanted anyway.
+        """
         rows = await asyncio.to_thread(self._store.read_changes, limit, self._machine.is_new)
         decoded = [_decode(row_id, payload) for row_id, payload in rows if self._machine.is_new(row_id)]
         if decoded:
             self.last_change_s = time.monotonic()
-        elif not tells_none:
+        elif not tells_none and not self._wanted.is_set():
             return
         changes = [await self._with_ends(change) for change, _ in decoded]
         contents = [content for _, content in decoded if content is not None]
         self._note_traced(contents)
         references = await self._read_references(changes, contents)
+        self._wanted.clear()  # before the machine hears of it, and may want another
         self._driver.feed(ChangesRead(changes=tuple(changes), references=references))
 
     async def _with_ends(self, change: Change) -> Change:
@@ -162,8 +180,8 @@ class ChangeReader:
 def pause_s(period_s: float, to_round_s: float, *, quiet_s: float = 0.0) -> float:
     """Return how long to wait before `changes` is read again, seconds.
 
-    While no round may begin nothing is read: one read shortly before it sees all that several would have seen, each of
-    which costs the leader and the database as much as a few jobs. A pool where nothing happens is looked at less often,
+    While no round may begin nothing is read: one read then sees all that several would have seen, each of which costs
+    the leader and the database as much as a few jobs. A pool where nothing happens is looked at less often,
     for fifty reads a second are most of what its idle leader does.
 
     Args:
@@ -172,7 +190,7 @@ def pause_s(period_s: float, to_round_s: float, *, quiet_s: float = 0.0) -> floa
         quiet_s: Since when no change was read.
     """
     idle_s = min(quiet_s * _QUIET_RATIO, _MOST_PERIODS * period_s)
-    return max(period_s, idle_s, to_round_s - period_s / 2)
+    return max(period_s, idle_s, to_round_s)
 
 
 def _decode(row_id: int, payload: bytes) -> tuple[Change, DecodedChanges | None]:

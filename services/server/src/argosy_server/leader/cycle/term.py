@@ -206,7 +206,7 @@ class LeaderTerm:
         return {
             say.PublishMarker: lambda _: self._spawn(self._publish_marker(), "publish-marker"),
             say.Load: lambda _: self._spawn(self._load(), "load"),
-            say.ReadChanges: lambda _: self._spawn(self._read_all_changes(), "read-changes"),
+            say.ReadChanges: lambda _: self._read_changes(),
             say.ReadRecords: lambda it: self._spawn(self._read_records(it.after), "read-records"),
             say.Serve: self._serve,
             say.Publish: lambda it: self._spawn(self._publish(it), "publish"),
@@ -284,6 +284,12 @@ class LeaderTerm:
         self.feed(event)
         _log.info("loaded", job_count=event.columns.jobs.handle.size, run_count=event.columns.runs.handle.size)
 
+    def _read_changes(self) -> None:
+        if self._changes.is_polling:
+            self._changes.want()
+        else:
+            self._spawn(self._read_all_changes(), "read-changes")
+
     async def _read_all_changes(self) -> None:
         await self._changes.read(self.driver.machine.budget().changes)
 
@@ -300,6 +306,7 @@ class LeaderTerm:
     def _serve(self, _: say.Serve) -> None:
         elapsed_s = round(time.perf_counter() - self._started_s, 3)
         _log.info("took over", epoch=self.epoch, elapsed_s=elapsed_s)
+        self._changes.is_polling = True
         self._spawn(self._changes.poll(self._settings.poll_ms / 1000), "poll-changes")
         self._spawn(self._trimmer.run(), "trim-log")
         self._spawn(self._gauges.run(), "gauges")
