@@ -289,7 +289,7 @@ class CandidatePool:
                 position=begin,
                 end=end,
                 begin=begin,
-                spreads=spread and devices.isdisjoint(column for column, _ in pairs),
+                spreads=spread and (not devices or devices.isdisjoint(column for column, _ in pairs)),
             )
             for class_id, pairs, begin, end in zip(*columns, strict=True)
         }

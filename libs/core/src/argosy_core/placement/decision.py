@@ -228,17 +228,17 @@ class _Spares:
         queue, given, looks = self._queue, self._given, self._looks
         begin, size = queue.begin, queue.end - queue.begin
         entries, room, cluster, tries = looks.pool.entries, looks.pool.room, looks.cluster, _TRIES * count
-        stock = looks.draw(tries)
+        pop, fits, asked, ports = looks.draw(tries).pop, room.fits, queue.asked, queue.ports
         for _ in range(tries):
-            place = begin + int(stock.pop() * size)
+            place = begin + int(pop() * size)
             entry = entries[place]
-            is_free = cluster[entry] == own and entry != first and entry not in given
-            if is_free and room.fits(entry, queue.asked, queue.ports):
-                room.take(entry, queue.asked, queue.ports)
-                given.add(entry)
-                places.append(place)
-                if len(places) == count:
-                    break
+            if cluster[entry] != own or entry == first or entry in given or not fits(entry, asked, ports):
+                continue
+            room.take(entry, asked, ports)
+            given.add(entry)
+            places.append(place)
+            if len(places) == count:
+                break
 
     def _in_order(self) -> dict[int, list[int]]:
         """Return the places of all candidates by cluster, in random order."""

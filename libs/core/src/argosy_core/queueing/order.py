@@ -28,6 +28,8 @@ __all__ = ["Backlog", "Entries"]
 _SWEEP_SLACK: Final = 4096
 _FEWEST_LOOKED_AT: Final = 128
 """Entries that are looked at together, at least: fewer cost as much."""
+_LEAST_SPARE: Final = 32
+"""Places that are kept free behind a run, at least: queues of a few jobs would be copied at every other push."""
 _NO_CLASSES: Final = np.zeros(0, dtype=np.int32)
 
 
@@ -68,6 +70,12 @@ class Entries:
             return self
         # ~p falls as p rises and, unlike -p, exists for every int32.
         return self.take(np.lexsort((handle, submit, ~priority)))
+
+    def grouped(self, groups: npt.NDArray[np.integer]) -> tuple[Entries, npt.NDArray[np.intp]]:
+        """Return the entries by ascending group, each group in queue order, and where each of them stood."""
+        keys = () if self.keys is None else self.keys.T[::-1]
+        places = np.lexsort((self.handle, self.submit_time_us, ~self.priority, *keys, groups))
+        return self.take(places), places
 
     def key(self, row: int) -> tuple[int, ...]:
         """Return the sort key of one entry."""
@@ -135,16 +143,16 @@ class _Run:
         """Forget what may be passed over."""
         self._skipped_to[view], self._skipped_classes[view] = 0, _NO_CLASSES
 
-    def accepts(self, entries: Entries) -> bool:
-        """Tell whether sorted entries may simply follow."""
-        return self._entries.key(self._length - 1) <= entries.key(0)
+    def last_key(self) -> tuple[int, ...]:
+        """Return the sort key of the last entry: what does not come before it may simply follow."""
+        return self._entries.key(self._length - 1)
 
     def append(self, entries: Entries) -> None:
         """Add sorted entries behind the last; amortised O(n)."""
         end = self._length + len(entries)
         if end > len(self._entries):
             kept = self.window(len(self))
-            room = (len(kept) + len(entries)) // 2
+            room = max((len(kept) + len(entries)) // 2, _LEAST_SPARE)
             spare = Entries(
                 np.zeros(room, dtype=np.int32),
                 np.zeros(room, dtype=np.int64),
@@ -191,17 +199,21 @@ class Backlog:
 
         Complexity: O(n) for entries in order, else O(n log n) and O(log total) amortised each.
         """
-        if not len(entries):
-            return
-        entries = entries.sorted()
+        if len(entries):
+            self.push_sorted(entries.sorted())
+
+    def push_sorted(self, entries: Entries) -> None:
+        """Add waiting jobs that are in queue order, at least one; see `push`."""
         self._runs = [run for run in self._runs if len(run)]
-        target = max((run for run in self._runs if run.accepts(entries)), key=len, default=None)
+        first = entries.key(0)
+        target = max((run for run in self._runs if run.last_key() <= first), key=len, default=None)
         if target is None:
             # The caller's arrays must not change under the run, nor the run's appends write into them.
             self._runs.append(_Run(entries.take(np.arange(len(entries)))))
         else:
             target.append(entries)
-        self._runs.sort(key=len, reverse=True)
+        if len(self._runs) > 1:
+            self._runs.sort(key=len, reverse=True)
         while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
             last, previous = self._runs.pop(), self._runs.pop()
             self._runs.append(_Run(self._sweep(Entries.join([previous.window(len(previous)), last.window(len(last))]))))
@@ -241,8 +253,10 @@ class Backlog:
             # A plugin that changed its mind about a job has it stand at two places: the first one counts.
             merged = merged.take(np.sort(np.unique(handles, return_index=True)[1]))
             handles = merged.handle
-        repeated = handles[1:] == handles[:-1]
-        slots = merged.slot[np.concatenate([[True], ~repeated])] if has_true(repeated) else merged.slot
+        slots = merged.slot
+        if handles.size > 1:
+            repeated = handles[1:] == handles[:-1]
+            slots = slots[np.concatenate([[True], ~repeated])] if has_true(repeated) else slots
         return slots[:count], exhausted and slots.size <= count
 
     def _head_of(self, run: _Run, count: int, wanted: Wanted, view: int) -> tuple[Entries, bool]:
@@ -269,7 +283,8 @@ class Backlog:
                 rows = true_places(valid)
             all_of_it = begin + len(window) >= len(run)
             if all_of_it or rows.size >= count:
-                return window.take(rows[:count]), all_of_it and rows.size <= count
+                chosen = slice(count) if rows.size == len(window) else rows[:count]  # views cost less than copies
+                return window.take(chosen), all_of_it and rows.size <= count
             step *= 2
 
     def look_again(self, view: int) -> None:
