@@ -30,6 +30,8 @@ CLUSTERS = ("c1", "c2")
 HALF_TIME_S = 2.0
 RUN_TIME = "1s-3s"
 TICK_S = 0.02
+WINDOW = 200
+"""Ticks over which shares are compared: four seconds."""
 
 
 @pytest.fixture(scope="module", name="mesh")
@@ -201,7 +203,8 @@ async def test_queue_that_comes_later_gets_what_the_flow_formula_gives(mesh: Mes
     """Held shares stay within two points of the formula's, also while the one that had it all gets none.
 
     They are shares of the cores that are held: how many stand idle between two rounds is the machine's doing, and the
-    formula's jobs end at other moments than the real ones.
+    formula's jobs end at other moments than the real ones. Each is the mean of four seconds, two half times, as in the
+    test above: a leader that a busy machine halts for half a second gives the same cores that much later.
     """
     names, weights, counts = [f"late{late}-light", f"late{late}-heavy"], (1.0, 9.0), (1700, 3600)
     async with pool_of(mesh) as pool:
@@ -209,15 +212,15 @@ async def test_queue_that_comes_later_gets_what_the_flow_formula_gives(mesh: Mes
             await pool.fill(names[queue], counts[queue], weight=weights[queue])
             if queue != late:
                 await pool.until(names[queue], lambda share: share.leased_count >= 0.98 * CORES)
-        await pool.until_few_wait(names[1], 400 if late else 1700)
+        await pool.until_few_wait(names[1], 400 if late else 1100)
         runs = [await pool.end(name) for name in names]
     at_s = np.arange(min(one[0, 0] for one in runs), min(one[-1, 0] for one in runs), TICK_S)
     real, wanted = np.array([held(one, at_s) for one in runs]), expected_cores(runs, at_s)
     begin_s = runs[late][0, 0] - at_s[0]
-    assert at_s[-1] - at_s[0] > begin_s + (8 if late else 3)
-    for first in range(int(begin_s / TICK_S), at_s.size - 100, 10):
+    assert at_s[-1] - at_s[0] > begin_s + (8 if late else 5)
+    for first in range(int(begin_s / TICK_S), at_s.size - WINDOW, 10):
         (light, heavy), (formula_light, formula_heavy) = (
-            cores[:, first : first + 100].mean(axis=1) for cores in (real, wanted)
+            cores[:, first : first + WINDOW].mean(axis=1) for cores in (real, wanted)
         )
         share, formula = light / (light + heavy), formula_light / (formula_light + formula_heavy)
         assert abs(share - formula) <= 0.02, first * TICK_S - begin_s
