@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 from hypothesis import example, given, settings
@@ -20,6 +21,7 @@ POD: Final = (
 TWICE_AND_NAMELESS: Final = (
     POD.replace('"name":"a",', "", 1).replace('"1"', '"2"', 1).replace('"env":', '"env":[],"env":')
 )
+ODD: Final = POD.replace('"annotations"', '"labels":{"value":"a"},"annotations"')
 DECLARING: Final = POD.replace('"x/y":"1:2"', '"argosy.dev/references":"[\\"/spec/containers/0/env/0/value\\"]"')
 
 
@@ -39,7 +41,7 @@ VALUES: Final = st.recursive(
 )
 KEYS: Final = st.sampled_from(
     ["name", "image", "env", "args", "command", "x", "labels", "annotations", "metadata", "spec", "kind", "resources"]
-)
+) | st.just("value")
 
 
 def to_pairs(value: Any) -> Any:
@@ -86,6 +88,11 @@ def manifests(draw: st.DrawFn) -> bytes:
     return (render(document, draw) + ending).encode()
 
 
+def with_other_values(spec: bytes) -> bytes:
+    """Return a manifest in which texts called `value`, and the first of arguments, are others."""
+    return re.sub(rb'("value" ?: ?"|"args" ?: ?\[")[^"]*"', rb'\1 other:"', spec)
+
+
 @settings(max_examples=100)
 @given(st.lists(manifests(), min_size=1, max_size=6))
 @example([POD.encode(), POD.replace('"env":', '"env":[":"],"env":').encode()])
@@ -96,11 +103,14 @@ def manifests(draw: st.DrawFn) -> bytes:
 @example([POD.encode(), POD.replace('"value":"1"', '"value":NaN').encode()])
 @example([POD.encode(), POD.replace('"value":"1"', '"value":' + "[" * 40 + "]" * 40).encode()])
 @example([POD.encode(), POD.replace('"value":"1"', '"value":"' + "x" * 1400 + '"').encode()])
+@example([POD.encode(), POD.replace('"value":"1"', '"value":\x00').encode(), POD.replace('"1"', '"\x01"').encode()])
+@example([ODD.encode(), ODD.replace('"value":"a"', '"value":"b c"').encode()])
 @example([DECLARING.replace('"value":"1"', '"value":"a"').encode(), DECLARING.encode()])
 def test_spec_reader_answers_as_read_bag_whatever_it_has_read_before(specs: list[bytes]) -> None:
     """Known outlines, forgotten ones and repeats change nothing in any answer."""
     reader = SpecReader(LIMITS, max_count=3)
     reader.read([POD.encode()])
+    specs = [*specs, *map(with_other_values, specs)]
     for spec in specs * 2:
         assert reader.read([spec]) == read_bag([spec], LIMITS)
         assert len(reader) <= 3
