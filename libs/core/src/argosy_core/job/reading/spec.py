@@ -124,6 +124,8 @@ def _layout_definition(layout: tuple[tuple[str, str], ...]) -> bytes:
 
 def spec_hash(manifests: Sequence[bytes]) -> bytes:
     """Return 16 bytes that name a spec: BLAKE2b-128 over the manifests as received, each behind its length."""
+    if len(manifests) == 1:  # most specs; twice as fast
+        return blake2b(len(manifests[0]).to_bytes(4, "little") + manifests[0], digest_size=16).digest()
     return blake2b(
         b"".join([part for manifest in manifests for part in (len(manifest).to_bytes(4, "little"), manifest)]),
         digest_size=16,

@@ -101,7 +101,7 @@ class SpecCache:
         """Start empty."""
         self._reader = SpecReader(limits)
         self._limits = limits
-        self._defaults = defaults
+        self._defaults = defaults or None
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -134,7 +134,7 @@ class SpecCache:
         """
         key = given = key or spec_key(manifests, extras)
         groups = extras.groups
-        if self._defaults:
+        if self._defaults is not None:
             depth = self._limits.max_depth
             manifests = add_defaults(manifests, self._defaults, max_depth=depth)
             templates = add_defaults([one.template.encode() for one in groups], self._defaults, max_depth=depth)

@@ -18,6 +18,7 @@ from argosy_core.job.reading.findings import MAX_FINDING_COUNT
 from argosy_core.job.reading.pod_groups import PodGroup
 from argosy_core.job.reading.queue_policy import QueuePolicy
 from argosy_core.job.reading.retry_rules import ReplacedMembers, RetryRules
+from argosy_core.job.reading.spec import spec_hash
 from argosy_core.job.states import FailureKind
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.metrics import METRICS
@@ -213,9 +214,7 @@ class Submission:
         """
         policies = {queue.policy for queue in queues.values()}
         if len(policies) <= 1:
-            only = self._specs.of(next(iter(policies), None))
-            every = [(text, extras.get(at, NO_EXTRAS), at) for at, text in enumerate(texts)]
-            return [await self._read_spec(*one, only) for one in every], items
+            return await self._read_alike(texts, extras, self._specs.of(next(iter(policies), None))), items
         used: list[dict[QueuePolicy | None, int]] = [{} for _ in texts]
         for name, place in zip(items.queues, items.specs, strict=True):
             if name in queues and place < len(texts):
@@ -235,6 +234,27 @@ class Submission:
             for name, place in zip(items.queues, items.specs, strict=True)
         ]
         return [*specs, *further], replace(items, specs=places)
+
+    async def _read_alike(
+        self, texts: Sequence[Sequence[bytes]], extras: Mapping[int, SpecExtras], known: SpecCache
+    ) -> list[ReadSpec]:
+        """Return specs that are all judged by one policy; most need nothing to be waited for."""
+        specs: list[ReadSpec] = []
+        reads = 0
+        for place, text in enumerate(texts):
+            if place in extras or not all(map(is_json, text)):
+                specs.append(await self._read_spec(text, extras.get(place, NO_EXTRAS), place, known))
+                continue
+            key = spec_hash(text)
+            spec = known.find(text, key)
+            if spec is None:
+                reads += 1
+                if reads % _READS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+                spec = known.read(text, key)
+            specs.append(spec)
+        METRICS.parsed_specs.inc(reads)
+        return specs
 
     async def _read_spec(
         self, manifests: Sequence[bytes], extras: SpecExtras, number: int, known: SpecCache
