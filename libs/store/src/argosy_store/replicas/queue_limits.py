@@ -29,10 +29,12 @@ _BATCH_COUNT: Final = 20_000  # jobs of a submit transaction, as `api.max_batch_
 _LOCK: Final = "SELECT pg_advisory_xact_lock(7312, id) FROM unnest(%s::integer[]) AS n (id) ORDER BY id"
 _COUNTED: Final = "SELECT queue_id, queued_count FROM queue_counts WHERE queue_id = ANY (%s::integer[])"
 _UNTAKEN: Final = (
-    "SELECT n.queue_id, sum(n.job_count) FROM changes c CROSS JOIN LATERAL unnest(c.queue_ids, c.job_counts)"
-    " AS n (queue_id, job_count) WHERE c.pool = ANY (%s::text[]) AND n.queue_id = ANY (%s::integer[])"
-    " GROUP BY n.queue_id"
+    "WITH untaken AS MATERIALIZED (SELECT n.queue_id, sum(n.job_count) AS job_count FROM changes c"
+    " CROSS JOIN LATERAL unnest(c.queue_ids, c.job_counts) AS n (queue_id, job_count)"
+    " WHERE c.pool = ANY (%s::text[]) GROUP BY n.queue_id)"
+    " SELECT queue_id, job_count FROM untaken WHERE queue_id = ANY (%s::integer[])"
 )
+"""Added up before queues are picked: a hundred compared with each entry of three hundred rows would take 80 ms."""
 _PAID: Final = "SELECT queue_id, paid_time_us FROM queue_rates WHERE queue_id = ANY (%s::integer[])"
 _PAY: Final = (
     "INSERT INTO queue_rates AS t (queue_id, paid_time_us) SELECT * FROM unnest(%s::integer[], %s::bigint[])"
