@@ -128,6 +128,28 @@ def test_jobs_without_room_do_not_put_off_those_of_their_queue_behind_them() -> 
     assert filled.classes.tolist().count(1) == 2
 
 
+def test_each_kind_of_a_class_may_take_all_its_room() -> None:
+    """Some may start where others may not, so that those in front do not hide those behind them."""
+    room = _MANY.copy()
+    room[1] = 2
+    limits = replace(_NO_LIMIT, room=room, kind_count=2)
+    classes = [1] * 5 + [1 + _CLASS_COUNT] * 5 + [0]
+    filled = fill(_queues([(1, 1.0, 0.0, [1.0] * 11)], classes=classes), limits)
+    assert filled.slots.tolist() == [0, 1, 5, 6, 10]
+    assert len(_fill([(1, 1, 0, [1] * 11)], limits=replace(limits, max_count=3), classes=classes)) == 3
+
+
+def test_what_kinds_have_beyond_the_room_of_their_class_takes_nothing_from_others() -> None:
+    """It uses up no limit of usage, and does not put off what stands behind it in its queue."""
+    room = _MANY.copy()
+    room[1] = 2
+    limits = replace(_NO_LIMIT, room=room, kind_count=4, usage_limit=39 * MICRO)
+    kinds = [1 + _CLASS_COUNT * kind for kind in range(4) for _ in range(2)]
+    queues = [(1, 1.0, 0.0, [1.0] * 50), (2, 1.0, 0.0, [1.0] * 50)]
+    filled = fill(_queues(queues, classes=kinds + [0] * 42 + [0] * 50), limits)
+    assert np.bincount(filled.rows).tolist() == [20 + 6, 20]
+
+
 def test_classes_that_do_not_count_use_up_no_limit() -> None:
     """What is tried beside the others takes nothing from them."""
     counted = np.ones(_CLASS_COUNT, dtype=np.bool_)

@@ -162,6 +162,17 @@ def test_a_job_that_is_over_before_the_promised_moment_goes_first() -> None:
     assert all(world.place(handle)[1] for handle in later)
 
 
+def test_jobs_that_a_promise_holds_back_hide_nobody_of_their_class_behind_them() -> None:
+    """Two cores are free on the promised node; of ten jobs of a core the last alone is over by the promised moment."""
+    world, _, large = half_full()
+    pass_time(world, 3.0)
+    node = world.state.clusters.nodes[0].names[promised(world, large).node]
+    *later, short = [*world.submit(13, class_id=1), *world.submit(1, class_id=1, options=(-1, 50, -1))]
+    pass_time(world, 2.0)
+    assert [bool(world.job(handle).runs) for handle in later] == [True] * 4 + [False] * 9
+    assert world.place(short)[1] == node
+
+
 def test_a_job_that_needs_no_more_than_is_spare_goes_first() -> None:
     """What the promised job leaves of its node is for everybody, for as long as there is some."""
     world = LeaderWorld(clusters={"a": 1}, node_amounts={"cpu": 6000, "memory": 16 << 30}, settings=SETTINGS)

@@ -78,7 +78,12 @@ class FillingQueues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillingLimits:
-    """When filling ends; what is given by class is by class index."""
+    """When filling ends; what is given by class is by class index.
+
+    Jobs of one class may be of several kinds, some of which may start where others may not: kind k of class c is told
+    as class `c + k x classes`. Each kind may take all that is free for its class. What a class has beyond its room uses
+    up no limit but the count of jobs, puts nobody off, and is chosen as far as jobs were looked at until filling ends.
+    """
 
     usage_limit: int
     """Filling ends when the usage of the jobs chosen is above this, micro-cores, and ..."""
@@ -87,13 +92,21 @@ class FillingLimits:
     max_count: int
     """Filling ends at so many jobs."""
     room: Int64s
-    """By class: most jobs that may be chosen, an upper bound of what is free; jobs beyond it are passed over."""
+    """By class: most jobs of each kind that may be chosen, an upper bound of what is free; jobs beyond it are passed
+    over."""
     waiting: Int64s
     """By class: how many jobs wait, at least."""
     counted: Bools
     """By class: whether its jobs count for the limits; the others are bounded by their room alone."""
     expected_count: int = 0
-    """About how many jobs will be chosen. What is chosen does not depend on it, only how often is looked for more."""
+    """About how many jobs will be chosen. What is chosen of one kind does not depend on it, only how often is looked
+    for more."""
+    kind_count: int = 1
+    """Kinds of each class."""
+
+    def class_of(self, kinds: Int32s) -> Int32s:
+        """Return the class indices of kinds."""
+        return kinds if self.kind_count == 1 else kinds % self.room.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,10 +219,10 @@ class _Window:
             self._look(row, 2 * self._counts[row])
         return bool(rows)
 
-    def merge(self, room: Int64s) -> tuple[Filled, int, int]:
+    def merge(self, limits: FillingLimits) -> tuple[Filled, int, int]:
         """Return the jobs seen in filling order, and up to where they are certain.
 
-        Jobs beyond what their class has room for in all, counted within their queue, are left out: none of them can be
+        Jobs beyond what their kind has room for in all, counted within their queue, are left out: none of them can be
         placed, and those behind them have their turn as if they were not there. The last job seen of a queue stays, to
         tell how far was seen.
 
@@ -222,13 +235,17 @@ class _Window:
         slots = np.concatenate([np.zeros(0, dtype=np.int32), *self._parts.values()])
         rows = np.repeat(opened, sizes)
         classes = queues.job_class(slots)
-        hopeful = _count_before(rows * room.size + classes) < room[classes]
+        room = limits.room
+        hopeful = _count_before(rows * (room.size * limits.kind_count) + classes) < room[limits.class_of(classes)]
         if not hopeful.all():
             hopeful[np.cumsum(sizes)[sizes > 0] - 1] = True
             sizes = np.bincount(np.repeat(np.arange(opened.size), sizes)[hopeful], minlength=opened.size)
             slots, rows, classes = slots[hopeful], rows[hopeful], classes[hopeful]
-        usage = queues.job_usage(slots)
-        order, keys = _order(queues, self._ranks, rows, usage)
+        usage = weighed = queues.job_usage(slots)
+        if limits.kind_count > 1:
+            of = limits.class_of(classes)
+            weighed = np.where(_count_before(rows * room.size + of) < room[of], usage, 0)
+        order, keys = _order(queues, self._ranks, rows, weighed)
         certain = before_others = slots.size
         self._ends = self._ends[:, :0]
         more = ~self._exhausted[opened] & (sizes > 0)
@@ -261,12 +278,17 @@ def _count_before(values: npt.NDArray[np.integer]) -> Int64s:
 
 def _end(seen: Filled, kept: Bools, limits: FillingLimits) -> int | None:
     """Return behind how many of the jobs seen filling ends, None if it goes on behind them."""
-    counted = kept & limits.counted[seen.classes]
+    classes = limits.class_of(seen.classes)
+    counted = chosen = kept & limits.counted[classes]
+    if limits.kind_count > 1:
+        places = true_places(kept)
+        counted = chosen.copy()
+        counted[places] &= _count_before(classes[places]) < limits.room[classes[places]]
     usage = np.where(counted, seen.usage, 0)
     usage_before = np.cumsum(usage) - usage
     count_before: Int64s = np.cumsum(counted) - counted
     ended = (usage_before > limits.usage_limit) & (count_before >= limits.min_count)
-    ended |= count_before >= limits.max_count
+    ended |= np.cumsum(chosen) - chosen >= limits.max_count
     return int(np.argmax(ended)) if has_true(ended) else None
 
 
@@ -290,13 +312,14 @@ def fill(queues: FillingQueues, limits: FillingLimits) -> Filled:
     window.open_more()
     available = np.minimum(limits.room, limits.waiting)
     while True:
-        seen, certain, before_others = window.merge(limits.room)
-        kept: Bools = _count_before(seen.classes) < limits.room[seen.classes]
+        seen, certain, before_others = window.merge(limits)
+        classes = limits.class_of(seen.classes)
+        kept: Bools = _count_before(seen.classes) < limits.room[classes]
         end = _end(seen, kept, limits)
         sure = min(certain, before_others)
         if end is not None and end <= sure:
             return seen.take(true_places(kept[:end]))
-        taken = np.bincount(seen.classes[:sure][kept[:sure]], minlength=available.size)
+        taken = np.bincount(classes[:sure][kept[:sure]], minlength=available.size)
         if (taken >= available).all():
             return seen.take(true_places(kept[:sure]))
         wanted = seen.slots.size + 1 if end is None else end

@@ -8,7 +8,7 @@ Source: design section 5, "Round" 5; section 7, invariant 13; decision 0017.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -18,11 +18,12 @@ from argosy_core.arrays import Bools, Int32s, Int64s, are_among
 from argosy_core.backfill import Promise, PromiseKind, Releases, Reservations, find_earliest
 from argosy_core.placement import CandidatePool
 from argosy_core.queueing import Filled
-from argosy_core.scheduler.memory.promised import GatheredNodes, PromisedStart
+from argosy_core.scheduler.memory.promised import PromisedStart
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.work_ends import (
     WorkEnds,
     allocatable_of,
+    are_over,
     expected_run_time_s,
     find_work,
     free_beside,
@@ -71,7 +72,7 @@ class Passing:
         self._reserved = Reservations([(one.told(), at, one.spare) for at, one in enumerate(held)], width)
         # Behind the promises of single nodes, as the last columns of `is_over`.
         gathered = [state.promises.gathered[handle] for handle in kept or ()]
-        is_over = _are_over(state, jobs.slots, [*promises, *gathered], now_s)
+        is_over = are_over(state, jobs.slots, [*promises, *gathered], now_s)
         for column, one in enumerate(held):
             is_over[:, column] |= are_among(jobs.slots, one.free_of)
         self._kept = list(enumerate((kept or {}).values(), start=len(promises)))
@@ -255,18 +256,3 @@ class _Place:
         """Return what comes free here."""
         work = self._work
         return Releases(node=work.node, amount=work.amount[:, : self._demand.size], end_s=work.ends_s(kind))
-
-
-def _are_over(
-    state: PoolState, slots: Int32s, promises: Sequence[PromisedStart | GatheredNodes], now_s: float
-) -> Bools:
-    """Return (job, promise): which jobs, if they start now, are over by the moment of a promise, or have it."""
-    firm_s = now_s + latest_run_time_s(state, slots)
-    expected_s = np.minimum(firm_s, now_s + expected_run_time_s(state, slots))
-    handles = state.live.handle[slots]
-    columns = []
-    for promise in promises:
-        # A gang has many nodes to lose: what is only expected of others does not put them there.
-        is_firm = promise.kind == PromiseKind.FIRM or isinstance(promise, GatheredNodes)
-        columns.append(((firm_s if is_firm else expected_s) <= promise.moment_s) | (handles == promise.handle))
-    return np.column_stack([np.zeros((slots.size, 0), dtype=np.bool_), *columns])

@@ -11,6 +11,7 @@ Source: design section 5, "Round" 5; decision 0017.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,6 +21,7 @@ from argosy_core.arrays import Bools, Float64s, Int32s, Int64s, are_among, has_t
 from argosy_core.backfill import PromiseKind
 from argosy_core.job.identity import NOBODY, SUBMITTER_BITS
 from argosy_core.job.states import IS_RUN_TERMINAL
+from argosy_core.scheduler.memory.promised import GatheredNodes, PromisedStart
 from argosy_core.scheduler.memory.run_history import LIKE_PROMISES
 from argosy_core.scheduler.memory.run_members import member_vectors
 from argosy_core.scheduler.memory.state import PoolState
@@ -27,6 +29,7 @@ from argosy_core.scheduler.memory.state import PoolState
 __all__ = [
     "WorkEnds",
     "allocatable_of",
+    "are_over",
     "expected_run_time_s",
     "find_held",
     "find_work",
@@ -113,6 +116,30 @@ def expected_run_time_s(
     if not said.all():
         learned_s[~said] = state.run_history.estimate_s(keys, quantile=quantile)[which[~said]]
     return learned_s
+
+
+def are_over(state: PoolState, slots: Int32s, promises: Sequence[PromisedStart | GatheredNodes], now_s: float) -> Bools:
+    """Return (job, promise): which jobs, if they start now, are over by the moment of a promise, or have it.
+
+    Args:
+        state: The pool.
+        slots: Jobs that wait.
+        promises: Promises of nodes, those kept for gangs included.
+        now_s: Now.
+
+    Complexity: O(jobs x promises) in NumPy, beside `expected_run_time_s` where a promise is only expected.
+    """
+    # A gang has many nodes to lose: what is only expected of others does not put them there.
+    firm = [one.kind == PromiseKind.FIRM or isinstance(one, GatheredNodes) for one in promises]
+    firm_s = expected_s = now_s + latest_run_time_s(state, slots)
+    if not all(firm):
+        expected_s = np.minimum(firm_s, now_s + expected_run_time_s(state, slots))
+    handles = state.live.handle[slots]
+    columns = [
+        ((firm_s if is_firm else expected_s) <= promise.moment_s) | (handles == promise.handle)
+        for promise, is_firm in zip(promises, firm, strict=True)
+    ]
+    return np.column_stack([np.zeros((slots.size, 0), dtype=np.bool_), *columns])
 
 
 def _alike(state: PoolState, slots: Int32s) -> tuple[Int64s, Int64s]:

@@ -27,7 +27,6 @@ import numpy.typing as npt
 from argosy_core.arrays import Int32s, Int64s, has_true, true_places
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.tables.ids import grow
-from argosy_core.job.tables.interning import distinct
 from argosy_core.job.tables.live import BACKING_OFF, IN_FLIGHT, PENDING
 from argosy_core.nodes import ANY_NODE
 from argosy_core.placement import (
@@ -57,7 +56,7 @@ from argosy_core.scheduler.rounds.last_choices import find_last_choices
 from argosy_core.scheduler.rounds.plan import decide_stops, lease_columns, round_state
 from argosy_core.scheduler.rounds.preparation import prepare
 from argosy_core.scheduler.runs.retrying import back_off_s
-from argosy_core.scheduler.turns.asking import choose, find_placeable, find_unjudged
+from argosy_core.scheduler.turns.asking import choose, count_wanted, find_placeable, find_unjudged
 from argosy_core.scheduler.turns.fair_caps import caps_due_s, charge_starts
 from argosy_core.scheduler.turns.growing import note_growth
 from argosy_core.scheduler.turns.lease_rates import next_leases_s, take_leases
@@ -116,13 +115,12 @@ class Round:
             unjudged = find_unjudged(state)
             for_promise = plan_asking(state, due_heads, now_s)
         self._handles = state.live.handle[self._jobs.slots]
-        classes, which = distinct(self._jobs.classes)
-        wanted = np.bincount(which, minlength=classes.size)
+        classes, wanted = count_wanted(state, self._jobs.slots)
         heads = state.live.class_index[state.pending_slots()]
         self._asking = choose(
             state,
-            classes.astype(np.int32),
-            wanted.astype(np.int32),
+            classes,
+            wanted,
             heads=heads,
             unjudged=unjudged,
             for_promise=for_promise,

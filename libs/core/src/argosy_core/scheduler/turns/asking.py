@@ -17,12 +17,24 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Bools, Int32s, Int64s, are_among, has_true, true_places
+from argosy_core.job.tables.interning import distinct
+from argosy_core.job.tables.live import PENDING
 from argosy_core.job.tables.members import Members
 from argosy_core.placement import SampleRequest, WaitReason
 from argosy_core.scheduler.memory.results import ClassResult
 from argosy_core.scheduler.memory.state import PoolState
 
-__all__ = ["Asking", "askable", "choose", "count_room", "find_placeable", "find_unjudged", "hold_up", "reasons_at"]
+__all__ = [
+    "Asking",
+    "askable",
+    "choose",
+    "count_room",
+    "count_wanted",
+    "find_placeable",
+    "find_unjudged",
+    "hold_up",
+    "reasons_at",
+]
 
 _BLOCK: Final = 1 << 14
 _MOST_ROOM: Final = np.iinfo(np.int32).max
@@ -175,6 +187,24 @@ def count_room(state: PoolState, classes: npt.NDArray[np.integer], where: Bools)
             free = np.maximum(clusters.free[:, column], 0)
             room[asking] = np.minimum(room[asking], free // needs[asking, column, None])
     return np.asarray((room * where).sum(axis=1), dtype=np.int64)
+
+
+def count_wanted(state: PoolState, slots: Int32s) -> tuple[Int32s, Int32s]:
+    """Return the classes of jobs, each once, and how many pods of each to ask for.
+
+    Beside waiting heads that is no more than there may be room for, though more jobs are tried where promises let some
+    start and others not: asked for more than its nodes hold, a sampler would say that there is no room.
+
+    Args:
+        state: The pool.
+        slots: Jobs of a round.
+    """
+    classes, which = distinct(state.live.class_index[slots])
+    counts = np.bincount(which, minlength=classes.size)
+    if state.promises.keep_nodes and classes.size:
+        heads = np.bincount(which[(state.live.flags[slots] & PENDING) != 0], minlength=classes.size)
+        counts = np.minimum(counts - heads, count_room(state, classes, askable(state, classes))) + heads
+    return classes.astype(np.int32), counts.astype(np.int32)
 
 
 def find_placeable(state: PoolState) -> tuple[Int32s, Int64s]:

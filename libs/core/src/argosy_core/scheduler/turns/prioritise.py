@@ -14,7 +14,9 @@ from argosy_core.arrays import Bools, Int32s, Int64s, are_among, has_true, true_
 from argosy_core.job.tables.live import PENDING
 from argosy_core.placement import KIND_BITS, WaitReason
 from argosy_core.queueing import Filled, FillingLimits, FillingQueues, QueueTree, fill, flow_keys, most_usage, next_turn
+from argosy_core.scheduler.memory.promised import GatheredNodes, PromisedStart
 from argosy_core.scheduler.memory.state import PoolState
+from argosy_core.scheduler.memory.work_ends import are_over
 from argosy_core.scheduler.turns.asking import find_placeable, reasons_at
 from argosy_core.scheduler.turns.head_choice import choose_of
 from argosy_core.scheduler.turns.limits import Beyond, heads_within
@@ -76,6 +78,7 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
         waiting=np.append(state.classes.waiting_count[:head_class], heads.size),
         counted=np.append(state.placeable, False),
         expected_count=_expected_count(state, classes, usage_limit),
+        kind_count=1 + len(state.promises.handles),
     )
     limits.room[classes] = room
     limits.room[head_class] = heads.size
@@ -100,7 +103,7 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
             least_usage=int(usages.min()),
             heads=look,
             job_usage=lambda slots: turn_size(state, slots),
-            job_class=state.job_class,
+            job_class=lambda slots: _job_kind(state, slots),
             tree=_tree(state, rows, usage),
             turn=state.round_number,
         ),
@@ -109,6 +112,21 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
     return rows, Filled(
         slots=chosen.slots, rows=chosen.rows, usage=chosen.usage, classes=live.class_index[chosen.slots]
     )
+
+
+def _job_kind(state: PoolState, slots: Int32s) -> Int32s:
+    """Return the kind of jobs, as `FillingLimits` tells it: their class, and for how many promises they are over.
+
+    What is free on a promised node may be closed to some jobs of a class and open to others. If all counted alike,
+    those that stand first would be asked for alone, be kept from the node, and hide the others for ever.
+    """
+    classes, table = state.job_class(slots), state.promises
+    if not table.keep_nodes:
+        return classes
+    promises: list[PromisedStart | GatheredNodes] = [*table.standing.values(), *table.gathered.values()]
+    over_count = are_over(state, slots, promises, state.flow_time_s).sum(axis=1)
+    head_class = state.classes.ids.end
+    return np.where(classes < head_class, classes + over_count * (head_class + 1), classes).astype(np.int32)
 
 
 def _free_usage(state: PoolState, classes: Int32s) -> float:
