@@ -61,6 +61,12 @@ def whole(size: int, eligible: np.ndarray) -> SubGroup:
     return SubGroup(request=np.array([1000]), minimum=size, maximum=size, eligible=eligible)
 
 
+def cut(rng: np.random.Generator, pod_count: int, group_count: int) -> tuple[int, ...]:
+    """Return the sizes of the sub-groups of a gang, each of them one pod or more."""
+    cuts = np.sort(rng.choice(np.arange(1, pod_count), group_count - 1, replace=False))
+    return tuple(np.diff([0, *cuts.tolist(), pod_count]).tolist())
+
+
 def least_hops(topology: Topology, free: np.ndarray, size: int) -> int:
     """Return the fewest hops with which so many free nodes lie together, -1 if there are not so many."""
     for level in range(1, topology.level_count):
@@ -79,7 +85,7 @@ def measure(topology: Topology, rng: np.random.Generator, count: int, *, group_c
             eligible = np.ones(NODE_COUNT, dtype=bool)
             least_count, placed_count, times_s = 0, 0, []
             for _ in range(count):
-                sizes = rng.choice(SIZES, group_count).tolist()
+                sizes = cut(rng, int(rng.choice(SIZES)), group_count)
                 groups = [whole(size, eligible) for size in sizes]
                 began_s = time.perf_counter()
                 places = place_gang(topology, amounts, groups, empty=open_)
@@ -133,7 +139,7 @@ def through_sampler(topology: Topology, rng: np.random.Generator, count: int, gr
             place = np.array([int(name[1:]) for name in ledger.nodes.names])
             least_count, placed_count, times_s, classes = 0, 0, [], dict[tuple[int, ...], int]()
             for number in range(count):
-                sizes = tuple(rng.choice(SIZES, group_count).tolist())
+                sizes = cut(rng, int(rng.choice(SIZES)), group_count)
                 if sizes not in classes:
                     classes[sizes] = 2 + len(classes)
                     groups = [GangGroup(pod=pod, minimum=size, maximum=size, whole_nodes=True) for size in sizes]
