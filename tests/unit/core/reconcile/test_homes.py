@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.states import ObjectState
@@ -114,3 +116,44 @@ def test_a_body_that_cannot_be_read_is_refused(body: bytes) -> None:
     """Submit never stores one."""
     with pytest.raises(InvalidRequest):
         homes_of_body(body)
+
+
+_TEXTS = st.sampled_from(["a", "", "namespace", "metadata", "kind", "{", "}", '"', "\\", ",", ":", '","namespace":"b'])
+_FLAT = st.dictionaries(_TEXTS, _TEXTS, max_size=2)
+_METADATA = st.none() | st.dictionaries(
+    st.sampled_from(["name", "namespace", "labels", "annotations"]), _TEXTS | _FLAT | st.none(), max_size=4
+)
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> str:
+    """Return the text of a pod whose members and strings are in any order."""
+    members: dict[str, object] = {"apiVersion": draw(_TEXTS), "kind": "Pod", "metadata": draw(_METADATA)}
+    members["spec"] = {"volumes": draw(st.sampled_from([[], [{"metadata": {"namespace": "inner"}}]]))}
+    metadata = members["metadata"]
+    if isinstance(metadata, dict) and not isinstance(metadata.get("namespace"), str):
+        metadata.pop("namespace", None)  # submit takes texts alone
+    order = draw(st.permutations([name for name in members if name == "kind" or draw(st.booleans())]))
+    return json.dumps(
+        {name: members[name] for name in order}, separators=draw(st.sampled_from([(",", ":"), (", ", ": ")]))
+    )
+
+
+@given(texts=st.lists(pods(), min_size=1, max_size=2))
+def test_a_namespace_read_from_the_text_is_the_one_that_its_json_names(texts: list[str]) -> None:
+    """Whatever else the text holds."""
+    body = f"[{','.join(texts)}]"
+    named = [(one.get("metadata") or {}).get("namespace") or "default" for one in json.loads(body)]
+    assert homes_of_body(body.encode()) == [home_of(name) for name in named]
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"namespace": "a"}, {"labels": {"b": "c"}, "name": "d", "namespace": "a"}, {"name": "d"}]
+)
+def test_the_namespace_of_a_usual_pod_is_read_without_parsing(
+    metadata: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor reads one for each job that comes down."""
+    body = json.dumps([{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}}]).encode()
+    monkeypatch.setattr(json, "loads", lambda _: pytest.fail("it was parsed"))
+    assert homes_of_body(body) == [home_of(str(metadata.get("namespace", "default")))]

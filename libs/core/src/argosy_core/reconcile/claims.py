@@ -84,7 +84,7 @@ class PoolClaims:
         places = true_places(unclaimed)
         for place, run in zip(places.tolist(), members[places].pairs(), strict=True):
             self._hold_back(run, observed, place)
-        return [observed.part(true_places(claim)) for claim in claims]
+        return [observed if claim.all() else observed.part(true_places(claim)) for claim in claims]
 
     def split_listing(self, observed: Observations, have_rows: Sequence[HaveRows]) -> list[Observations]:
         """Return a listing's part of each pool; what was held back and is not listed any more is forgotten.

@@ -16,7 +16,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.kinds import kind_name
 from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.columns import Observations, RunRows
-from argosy_core.reconcile.homes import homes_of_body
+from argosy_core.reconcile.homes import homes_of_body, is_one_pod
 from argosy_core.reconcile.kind_table import POD_KIND
 from argosy_core.reconcile.machine import Phase
 from argosy_core.reconcile.object_table import ObjectTable, Stop
@@ -42,9 +42,7 @@ def kinds_of_body(body: bytes) -> tuple[str, ...]:
     Raises:
         InvalidRequest: The body is no JSON array of objects; submit never stores one.
     """
-    # Every manifest has a key "kind", so one that stands once is one manifest, and that is a pod; a backslash could
-    # hide another. This spares reading JSON for nearly all bodies.
-    if body.count(b'"kind"') == 1 and b"\\" not in body:
+    if is_one_pod(body):
         return (POD_KIND,)
     try:
         return tuple(

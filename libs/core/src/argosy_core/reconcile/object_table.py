@@ -317,15 +317,14 @@ class ObjectTable:
                 found[place] = has_true(self.has_row[self.slots_of(key)])
         return found
 
-    def are_foreign(self, members: Members, objects: npt.NDArray[np.int16], homes: Int64Array) -> BoolArray:
+    def are_foreign(self, members: Members, slots: Int64Array, homes: Int64Array) -> BoolArray:
         """Return which objects that were seen are not what the rows of their runs name; without a row none is.
 
         Args:
             members: Of which member of a run each claims to be.
-            objects: Which position in the bag each claims to have.
+            slots: Where the object of that member is that each claims to be, -1 where there is none.
             homes: Number of the namespace that each is in.
         """
-        slots = self.find(members, objects)
         is_named: BoolArray = (slots >= 0) & self.has_row[slots]
         foreign: BoolArray = is_named & (self.home[slots] != homes)
         unnamed = true_places(~is_named)

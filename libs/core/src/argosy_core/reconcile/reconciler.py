@@ -226,22 +226,28 @@ class Reconciler:
         """Return of which members of runs the rows are here."""
         return self._table.have_rows(members)
 
-    def own_part(self, observed: Observations) -> Observations:
-        """Return changes without those of objects that only claim to be of a run: their row names them elsewhere."""
+    def _own_part(self, observed: Observations) -> tuple[Observations, Int64Array]:
+        """Return changes without those of objects that only claim to be of a run, and where the objects are, or -1.
+
+        An object only claims to be of a run if the run's row names it elsewhere.
+        """
         members = Members(observed.handle_column, observed.ordinal_column)
-        foreign = self._table.are_foreign(members, observed.object_column, homes_of_observed(observed))
-        return observed.part(true_places(~foreign)) if has_true(foreign) else observed
+        slots = self._table.find(members, observed.object_column)
+        foreign = self._table.are_foreign(members, slots, homes_of_observed(observed))
+        if has_true(foreign):
+            own = true_places(~foreign)
+            return observed.part(own), slots[own]
+        return observed, slots
 
     def take_observed(self, observed: Observations, now: Instant) -> Int64Array:
         """Take changes of our objects, late and repeated ones included; return the slots they were about."""
         table = self._table
         table.kinds.unlistable = observed.unlistable_kinds
-        observed = self.own_part(observed)
+        observed, slots = self._own_part(observed)
         self._cut_off.note_seen(observed)
         if not len(observed):
             return _NONE
         members = Members(observed.handle_column, observed.ordinal_column)
-        slots = table.find(members, observed.object_column)
         for place in true_places(slots < 0).tolist():
             slots[place] = find_or_add(table, members[place : place + 1], observed, place)
         places = true_places(slots >= 0)
