@@ -5,12 +5,14 @@ import pytest
 
 from argosy_core.errors import InvariantViolation, StateConflict
 from argosy_core.job.states import JobState
-from argosy_core.job.tables.rows import JobUpdates
+from argosy_core.job.tables.members import Members
+from argosy_core.job.tables.rows import HeldAmounts, JobUpdates
 from argosy_core.leader.transaction import Transaction
 from argosy_simulation import WorldSettings, draw_world
 from argosy_simulation.agenda import Agenda, Process
 from argosy_simulation.fingerprint import Fingerprint
 from argosy_simulation.network import Network, Stream
+from argosy_simulation.run_notes import note_held
 
 
 class End(Process):
@@ -155,6 +157,17 @@ def test_store_refuses_old_epochs_and_absorbs_ends() -> None:
     store.apply(new, Transaction(job_ends=[make_ends(handle, JobState.FAILED)]))
     store.apply(new, Transaction(job_ends=[make_ends(handle, JobState.SUCCEEDED)]))
     assert store.jobs[handle].state == JobState.FAILED
+
+
+def test_what_a_run_holds_is_noted_unless_its_lease_was_refused() -> None:
+    """Its sampler may tell of it before the leader knows; of a run that nobody leased it may not."""
+    store = draw_world(1, with_faults=False).context.store
+    store.submit(store.next_change_id(), np.array([0]), 5)
+    (handle,) = store.jobs
+    held = HeldAmounts(members=Members.of_key((handle, 1)), names=("cpu",), amounts=np.array([[3]]))
+    note_held(store.jobs, {(handle, 1)}, held)
+    with pytest.raises(KeyError):
+        note_held(store.jobs, set(), held)
 
 
 def test_auditor_stops_a_second_pod_of_a_job() -> None:

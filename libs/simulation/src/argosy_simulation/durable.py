@@ -81,7 +81,8 @@ class DurableStore(Process):
         self.suspects: set[Origin] = set()
         """What ended terms and is set aside."""
         self._next_change = 0
-        """Jobs whose last lease was refused, until their next event."""
+        self.refused_runs: set[tuple[int, int]] = set()
+        """Members of runs whose last lease was refused: they have no rows."""
         self.refused_count = 0
 
     # --- replicas of the API ------------------------------------------------------------------------------------------
@@ -248,9 +249,9 @@ class DurableStore(Process):
         refused = self._insert_runs(transaction)
         self._add_members(transaction)
         if transaction.held is not None:
-            note_held(self.jobs, transaction.held)
+            note_held(self.jobs, self.refused_runs, transaction.held)
         if transaction.placed is not None:
-            note_nodes(self.jobs, transaction.placed)
+            note_nodes(self.jobs, self.refused_runs, transaction.placed)
         for updates in transaction.objects:
             self._update_objects(updates)
         for cluster, updates in transaction.ended_objects:
@@ -319,7 +320,10 @@ class DurableStore(Process):
             if handle not in is_refused:
                 is_later = all(attempt_of(known) < attempt for known in job.runs)
                 is_refused[handle] = bool(job.state or job.change_request or job.live_attempt or not is_later)
-            if not is_refused[handle]:
+            if is_refused[handle]:
+                self.refused_runs.add((handle, ordinal))
+            else:
+                self.refused_runs.discard((handle, ordinal))
                 objects_of = [_LEASED] * counts[handle, ordinal]
                 job.runs[ordinal] = RunRow(
                     runs.clusters[cluster], runs.nodes[node], objects_of, charge_core_s=charge, lease_time_us=lease_us
