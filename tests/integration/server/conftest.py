@@ -25,6 +25,7 @@ from argosy.api.v1 import (
     server_pb2_grpc,
 )
 from argosy.debug.v1 import debug_pb2_grpc
+from argosy.lease.v1 import outlook_pb2_grpc
 from argosy_runtime.grpc_server import GrpcSettings
 from argosy_runtime.lifecycle import Lifecycle
 from argosy_server.app import ServerApp
@@ -48,6 +49,7 @@ class Api:
     events: Any
     clusters: Any
     scheduling: Any
+    outlook: Any
     server: Any
     debug: Any
     access: Any
@@ -127,6 +129,7 @@ async def serve(url: str, *, leader: Any = None, **changes: Any) -> AsyncIterato
             clusters=cluster_pb2_grpc.ClusterServiceStub(channel),
             scheduling=scheduling_pb2_grpc.SchedulingServiceStub(channel),
             server=server_pb2_grpc.ServerServiceStub(channel),
+            outlook=outlook_pb2_grpc.OutlookServiceStub(channel),
             debug=debug_pb2_grpc.DebugServiceStub(channel),
             access=access_pb2_grpc.AccessServiceStub(channel),
         )

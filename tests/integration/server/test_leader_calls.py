@@ -13,7 +13,7 @@ import pytest
 
 from argosy.api.v1 import cluster_pb2, job_pb2, queue_pb2, scheduling_pb2
 from argosy.debug.v1 import debug_pb2
-from argosy.lease.v1 import lease_pb2
+from argosy.lease.v1 import lease_pb2, outlook_pb2
 from argosy_core.job.identity import parse_id
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.states import JobStage
@@ -350,9 +350,9 @@ async def test_submit_warns_of_jobs_that_no_known_node_could_hold_and_takes_them
     for one in (checked, answer):
         assert [(told.field, told.description) for told in one.warnings] == [("specs[0]", text)]
     assert len(answer.job_ids) == 1
-    wrong = scheduling_pb2.FindMissingRequest(definitions=[b"{}"])
+    wrong = outlook_pb2.FindMissingRequest(definitions=[b"{}"])
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await either.scheduling.FindMissing(wrong)
+        await either.outlook.FindMissing(wrong)
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 

@@ -17,6 +17,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from argosy.api.v1 import access_pb2, cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2, server_pb2
 from argosy.debug.v1 import debug_pb2
 from argosy.executor.v1 import executor_pb2
+from argosy.lease.v1 import outlook_pb2
 from argosy.sampler.v1 import sampler_pb2
 from argosy_server.api.rules import RULES
 
@@ -132,8 +133,8 @@ CASES: Mapping[str, Case] = {
     f"{API}ClusterService/SetMaxCapacity": Case(lambda _: cluster_pb2.SetMaxCapacityRequest(name="x"), ADMINS),
     f"{API}ClusterService/ForgetCluster": Case(lambda _: cluster_pb2.ForgetClusterRequest(name="x"), ADMINS),
     f"{API}SchedulingService/GetShares": Case(lambda _: scheduling_pb2.GetSharesRequest(), anyone=True),
-    f"{API}SchedulingService/FindMissing": Case(
-        lambda _: scheduling_pb2.FindMissingRequest(), verb="submit", hides=False
+    "/argosy.lease.v1.OutlookService/FindMissing": Case(
+        lambda _: outlook_pb2.FindMissingRequest(), verb="submit", hides=False
     ),
     f"{API}SchedulingService/GetPoolSettings": Case(lambda _: scheduling_pb2.GetPoolSettingsRequest(), OVERSEERS),
     f"{API}SchedulingService/SetPoolSettings": Case(lambda _: scheduling_pb2.SetPoolSettingsRequest(), ADMINS),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import grpc
 import numpy as np
+import pytest
 
 from argosy_core.errors import BackendUnavailable
 from argosy_core.job.reading.classes import SchedulingClass
@@ -87,6 +89,29 @@ async def test_leader_is_asked_at_most_twice_a_second() -> None:
     assert await outlook.missing("p", [_LARGE]) == {}
     clock.now_s += 0.5
     assert await outlook.missing("p", [_LARGE]) == {_LARGE: (_MISSING,)}
+
+
+class OtherVersion(Leader):
+    """A leader of another replica, which refuses the call as one of another version does."""
+
+    def __init__(self, code: grpc.StatusCode) -> None:
+        super().__init__()
+        self.code = code
+        self.is_away = True
+
+    async def forward(self, *_: Any, **__: Any) -> Any:
+        """Fail as the call to the leader would."""
+        self.asked += 1
+        nothing = grpc.aio.Metadata()
+        raise grpc.aio.AioRpcError(self.code, nothing, nothing)
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED])
+async def test_leader_of_another_version_costs_a_submit_its_warnings_alone(code: grpc.StatusCode) -> None:
+    """While replicas are replaced one of them may not know the call, with or without access control."""
+    leader = OtherVersion(code)
+    assert await _outlook(leader, Clock()).missing("p", [_LARGE]) == {}
+    assert leader.asked == 1
 
 
 async def test_reasons_of_lists_are_found_once_per_look_at_the_nodes_and_for_some_classes_at_a_time() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
 import stubs
 from argosy import descriptors
@@ -18,6 +19,7 @@ from argosy.api.v1 import job_pb2
 
 PAGES = stubs.ROOT / "docs" / "clients"
 EXAMPLES = stubs.ROOT / "examples" / "clients"
+PUBLIC = {"argosy.api.v1", "argosy.debug.v1"}
 KINDS = ("local", "protoc_builtin", "remote")
 
 
@@ -169,21 +171,40 @@ def test_descriptor_set_holds_every_file_that_clients_import() -> None:
     assert {"argosy/lease/v1/lease.proto", "buf/validate/validate.proto"} <= seen
 
 
-def test_public_files_say_their_packages_in_other_languages() -> None:
-    """Whoever generates without our template gets the packages that the quick starts import, and finds the imports."""
-    public = [
-        file for file in descriptors.descriptor_set().file if file.package in {"argosy.api.v1", "argosy.debug.v1"}
-    ]
+def own_files() -> list[FileDescriptorProto]:
+    """The project's own files: the public ones and those of the mesh."""
+    return [file for file in descriptors.descriptor_set().file if file.package.startswith("argosy.")]
 
-    assert len(public) > 6
-    for file in public:
+
+def test_all_files_say_their_packages_in_other_languages() -> None:
+    """Whoever generates without our template gets the packages that the quick starts import, and finds the imports."""
+    files = own_files()
+
+    assert {file.package for file in files} >= {*PUBLIC, "argosy.lease.v1", "argosy.autoscale.v1"}
+    for file in files:
         area = file.package.split(".")[1]
         assert file.options.go_package == f"argosy.dev/stubs/argosy/{area}/v1;{area}v1"
         assert file.options.java_package == f"dev.{file.package}"
         assert file.options.java_multiple_files
+        assert file.options.java_outer_classname == f"{Path(file.name).stem.capitalize()}Proto"
         assert file.options.csharp_namespace == f"Argosy.{area.capitalize()}.V1"
     modules = yaml.safe_load((stubs.ROOT / "buf.yaml").read_text())
     assert (modules["modules"], modules["deps"]) == ([{"path": "proto"}], ["buf.build/bufbuild/protovalidate"])
+
+
+def bytes_fields(message: DescriptorProto, name: str) -> list[str]:
+    """Names of the fields of a message, and of those within it, that are bytes."""
+    found = [f"{name}.{field.name}" for field in message.field if field.type == FieldDescriptorProto.TYPE_BYTES]
+    return found + [one for inner in message.nested_type for one in bytes_fields(inner, f"{name}.{inner.name}")]
+
+
+def test_public_packages_have_no_opaque_bytes() -> None:
+    """Users can read what they send and get: text or messages. Only a log is what its container wrote, as it is."""
+    public = [file for file in own_files() if file.package in PUBLIC]
+    found = [one for file in public for message in file.message_type for one in bytes_fields(message, message.name)]
+
+    assert len(public) > 6
+    assert found == ["GetJobLogResponse.data"]
 
 
 def test_descriptor_set_ships_in_the_wheel(tmp_path: Path) -> None:

@@ -77,12 +77,6 @@ class FakeScheduling(scheduling_pb2_grpc.SchedulingServiceServicer):
             ],
         )
 
-    async def FindMissing(self, request: Any, context: Any) -> Any:
-        await self.api.enter("FindMissing", request, context)
-        return scheduling_pb2.FindMissingResponse(
-            classes=[scheduling_pb2.MissingOfClass() for _ in request.definitions]
-        )
-
     async def GetPoolSettings(self, request: Any, context: Any) -> Any:
         await self.api.enter("GetPoolSettings", request, context)
         newest = self.api.pool_settings[-1] if self.api.pool_settings else scheduling_pb2.PoolSettingsVersion()

@@ -19,6 +19,7 @@ from google.protobuf.message import Message
 
 from argosy.api.v1 import access_pb2, cluster_pb2, event_pb2, job_pb2, queue_pb2, scheduling_pb2
 from argosy.executor.v1 import executor_pb2
+from argosy.lease.v1 import outlook_pb2
 from argosy.sampler.v1 import sampler_pb2
 from argosy_testkit.hostile_requests import METHODS, HostileCall
 
@@ -150,7 +151,7 @@ def good_calls(pool: str = "default") -> Mapping[str, Sequence[Message]]:
         f"{api}ClusterService/CordonNode": [cluster_pb2.CordonNodeRequest(cluster="c", node="n0", reason="r")],
         f"{api}ClusterService/UncordonNode": [cluster_pb2.UncordonNodeRequest(cluster="c", node="n0")],
         f"{api}ClusterService/SetMaxCapacity": [cluster_pb2.SetMaxCapacityRequest(name="c", amounts={"cpu": 8000})],
-        f"{api}SchedulingService/FindMissing": [scheduling_pb2.FindMissingRequest(definitions=[b'{"cpu": "1"}'])],
+        "/argosy.lease.v1.OutlookService/FindMissing": [outlook_pb2.FindMissingRequest(definitions=[b'{"cpu": "1"}'])],
         f"{api}SchedulingService/SetPoolSettings": [
             scheduling_pb2.SetPoolSettingsRequest(settings={"half_time_s": "60"}, validate_only=True)
         ],

@@ -23,6 +23,7 @@ from argosy.api.v1 import (
     server_pb2_grpc,
 )
 from argosy.debug.v1 import debug_pb2_grpc
+from argosy.lease.v1 import outlook_pb2_grpc
 from argosy_core.job.reading.pod_rights import PodLevel, PodRights
 from argosy_core.job.reading.spec import SpecLimits
 from argosy_eventlog.pulsar.settings import require_client
@@ -53,6 +54,7 @@ from argosy_server.api.scheduling import SchedulingService
 from argosy_server.api.server_info import ServerService
 from argosy_server.api.store_threads import StoreThreads
 from argosy_server.api.submits.outlook import ClassOutlook, KnownNodes
+from argosy_server.api.submits.outlook_service import OutlookService
 from argosy_server.api.submits.planning import JobPlanning
 from argosy_server.api.submits.specs import PolicySpecs
 from argosy_server.api.submits.submit import Submission
@@ -180,8 +182,13 @@ class ServerApp:
             ),
             (
                 scheduling_pb2_grpc.add_SchedulingServiceServicer_to_server,
-                SchedulingService(self.router, settings, nodes=nodes, default_pool=config.pool),
+                SchedulingService(self.router, settings, default_pool=config.pool),
                 "argosy.api.v1.SchedulingService",
+            ),
+            (
+                outlook_pb2_grpc.add_OutlookServiceServicer_to_server,
+                OutlookService(self.router, nodes, default_pool=config.pool),
+                "argosy.lease.v1.OutlookService",
             ),
             (
                 debug_pb2_grpc.add_DebugServiceServicer_to_server,

@@ -11,7 +11,6 @@ from functools import lru_cache
 from google.protobuf.duration_pb2 import Duration
 
 from argosy.api.v1 import scheduling_pb2, scheduling_pb2_grpc
-from argosy_core.errors import InvalidRequest
 from argosy_core.scheduler import PoolShares
 from argosy_runtime.access.guard import CALLER
 from argosy_runtime.validation import check_request
@@ -19,7 +18,6 @@ from argosy_server.api.calls import Context
 from argosy_server.api.leadership.leader_view import RoundGauges
 from argosy_server.api.leadership.routing import LeaderRouter
 from argosy_server.api.pool_settings import PoolSettings
-from argosy_server.api.submits.outlook import KnownNodes
 
 __all__ = ["SchedulingService"]
 
@@ -30,13 +28,11 @@ class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
     Args:
         router: Finds the leader.
         settings: Reads and changes settings of pools.
-        nodes: Says what no node has.
         default_pool: Pool meant by an empty name.
     """
 
-    def __init__(self, router: LeaderRouter, settings: PoolSettings, *, nodes: KnownNodes, default_pool: str) -> None:
+    def __init__(self, router: LeaderRouter, settings: PoolSettings, *, default_pool: str) -> None:
         """Keep what it needs."""
-        self._nodes = nodes
         self._router = router
         self._settings = settings
         self._default_pool = default_pool
@@ -74,27 +70,6 @@ class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
             context=context,
             is_named=bool(request.pool),
         )
-
-    async def FindMissing(  # noqa: N802 - the protocol's name
-        self, request: scheduling_pb2.FindMissingRequest, context: Context
-    ) -> scheduling_pb2.FindMissingResponse:
-        """Say of scheduling classes what no node that is known has of what they ask for."""
-        check_request(request)
-        pool = request.pool or self._default_pool
-        view = self._router.view(pool)
-        if view is None:
-            return await self._router.forward(
-                pool,
-                lambda channel: scheduling_pb2_grpc.SchedulingServiceStub(channel).FindMissing,
-                request,
-                context=context,
-            )
-        try:
-            found = await self._nodes.find_missing(view, list(request.definitions))
-        except ValueError as error:
-            raise InvalidRequest(f"definitions: {error}") from error
-        classes = [scheduling_pb2.MissingOfClass(texts=texts) for texts in found]
-        return scheduling_pb2.FindMissingResponse(classes=classes)
 
     async def GetPoolSettings(  # noqa: N802 - the protocol's name
         self, request: scheduling_pb2.GetPoolSettingsRequest, context: Context

@@ -271,23 +271,3 @@ class ListPoolSettingsResponse(_message.Message):
     versions: _containers.RepeatedCompositeFieldContainer[PoolSettingsVersion]
     next_page_token: str
     def __init__(self, versions: _Optional[_Iterable[_Union[PoolSettingsVersion, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
-
-class FindMissingRequest(_message.Message):
-    __slots__ = ("pool", "definitions")
-    POOL_FIELD_NUMBER: _ClassVar[int]
-    DEFINITIONS_FIELD_NUMBER: _ClassVar[int]
-    pool: str
-    definitions: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, pool: _Optional[str] = ..., definitions: _Optional[_Iterable[bytes]] = ...) -> None: ...
-
-class MissingOfClass(_message.Message):
-    __slots__ = ("texts",)
-    TEXTS_FIELD_NUMBER: _ClassVar[int]
-    texts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, texts: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class FindMissingResponse(_message.Message):
-    __slots__ = ("classes",)
-    CLASSES_FIELD_NUMBER: _ClassVar[int]
-    classes: _containers.RepeatedCompositeFieldContainer[MissingOfClass]
-    def __init__(self, classes: _Optional[_Iterable[_Union[MissingOfClass, _Mapping]]] = ...) -> None: ...

@@ -45,11 +45,6 @@ class SchedulingServiceStub(object):
                 request_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundRequest.SerializeToString,
                 response_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundResponse.FromString,
                 _registered_method=True)
-        self.FindMissing = channel.unary_unary(
-                '/argosy.api.v1.SchedulingService/FindMissing',
-                request_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.FindMissingRequest.SerializeToString,
-                response_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.FindMissingResponse.FromString,
-                _registered_method=True)
         self.GetPoolSettings = channel.unary_unary(
                 '/argosy.api.v1.SchedulingService/GetPoolSettings',
                 request_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetPoolSettingsRequest.SerializeToString,
@@ -80,14 +75,6 @@ class SchedulingServiceServicer(object):
 
     def GetLastRound(self, request, context):
         """Answers what the last round did and what it cost.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def FindMissing(self, request, context):
-        """Says of scheduling classes what no node that is known has of what they ask for; replicas ask it for the warnings of
-        submits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -127,11 +114,6 @@ def add_SchedulingServiceServicer_to_server(servicer, server):
                     servicer.GetLastRound,
                     request_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundRequest.FromString,
                     response_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundResponse.SerializeToString,
-            ),
-            'FindMissing': grpc.unary_unary_rpc_method_handler(
-                    servicer.FindMissing,
-                    request_deserializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.FindMissingRequest.FromString,
-                    response_serializer=argosy_dot_api_dot_v1_dot_scheduling__pb2.FindMissingResponse.SerializeToString,
             ),
             'GetPoolSettings': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPoolSettings,
@@ -204,33 +186,6 @@ class SchedulingService(object):
             '/argosy.api.v1.SchedulingService/GetLastRound',
             argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundRequest.SerializeToString,
             argosy_dot_api_dot_v1_dot_scheduling__pb2.GetLastRoundResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def FindMissing(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/argosy.api.v1.SchedulingService/FindMissing',
-            argosy_dot_api_dot_v1_dot_scheduling__pb2.FindMissingRequest.SerializeToString,
-            argosy_dot_api_dot_v1_dot_scheduling__pb2.FindMissingResponse.FromString,
             options,
             channel_credentials,
             insecure,

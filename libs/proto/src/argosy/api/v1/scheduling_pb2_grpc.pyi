@@ -37,10 +37,6 @@ class SchedulingServiceStub:
     """Answers each queue's usage, flow, share and demand."""
     GetLastRound: _grpc.UnaryUnaryMultiCallable[_scheduling_pb2.GetLastRoundRequest, _scheduling_pb2.GetLastRoundResponse]
     """Answers what the last round did and what it cost."""
-    FindMissing: _grpc.UnaryUnaryMultiCallable[_scheduling_pb2.FindMissingRequest, _scheduling_pb2.FindMissingResponse]
-    """Says of scheduling classes what no node that is known has of what they ask for; replicas ask it for the warnings of
-    submits.
-    """
     GetPoolSettings: _grpc.UnaryUnaryMultiCallable[_scheduling_pb2.GetPoolSettingsRequest, _scheduling_pb2.GetPoolSettingsResponse]
     """Answers the settings of a pool's rounds that change while it is led, with what is in effect."""
     SetPoolSettings: _grpc.UnaryUnaryMultiCallable[_scheduling_pb2.SetPoolSettingsRequest, _scheduling_pb2.SetPoolSettingsResponse]
@@ -59,10 +55,6 @@ class SchedulingServiceAsyncStub(SchedulingServiceStub):
     """Answers each queue's usage, flow, share and demand."""
     GetLastRound: _aio.UnaryUnaryMultiCallable[_scheduling_pb2.GetLastRoundRequest, _scheduling_pb2.GetLastRoundResponse]  # type: ignore[assignment]
     """Answers what the last round did and what it cost."""
-    FindMissing: _aio.UnaryUnaryMultiCallable[_scheduling_pb2.FindMissingRequest, _scheduling_pb2.FindMissingResponse]  # type: ignore[assignment]
-    """Says of scheduling classes what no node that is known has of what they ask for; replicas ask it for the warnings of
-    submits.
-    """
     GetPoolSettings: _aio.UnaryUnaryMultiCallable[_scheduling_pb2.GetPoolSettingsRequest, _scheduling_pb2.GetPoolSettingsResponse]  # type: ignore[assignment]
     """Answers the settings of a pool's rounds that change while it is led, with what is in effect."""
     SetPoolSettings: _aio.UnaryUnaryMultiCallable[_scheduling_pb2.SetPoolSettingsRequest, _scheduling_pb2.SetPoolSettingsResponse]  # type: ignore[assignment]
@@ -90,16 +82,6 @@ class SchedulingServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_scheduling_pb2.GetLastRoundResponse, _abc.Awaitable[_scheduling_pb2.GetLastRoundResponse]]:
         """Answers what the last round did and what it cost."""
-
-    @_abc_1.abstractmethod
-    def FindMissing(
-        self,
-        request: _scheduling_pb2.FindMissingRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_scheduling_pb2.FindMissingResponse, _abc.Awaitable[_scheduling_pb2.FindMissingResponse]]:
-        """Says of scheduling classes what no node that is known has of what they ask for; replicas ask it for the warnings of
-        submits.
-        """
 
     @_abc_1.abstractmethod
     def GetPoolSettings(

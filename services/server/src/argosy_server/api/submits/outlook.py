@@ -16,7 +16,7 @@ from typing import Final
 
 import grpc
 
-from argosy.api.v1 import scheduling_pb2, scheduling_pb2_grpc
+from argosy.lease.v1 import outlook_pb2, outlook_pb2_grpc
 from argosy_core.errors import ArgosyError
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.nodes import NodeColumns, NodeTable
@@ -159,8 +159,8 @@ class ClassOutlook:
             return await self._nodes.find_missing(view, definitions)
         answer = await self._router.forward(
             pool,
-            lambda channel: scheduling_pb2_grpc.SchedulingServiceStub(channel).FindMissing,
-            scheduling_pb2.FindMissingRequest(pool=pool, definitions=definitions),
+            lambda channel: outlook_pb2_grpc.OutlookServiceStub(channel).FindMissing,
+            outlook_pb2.FindMissingRequest(pool=pool, definitions=definitions),
             context=None,
         )
         return [tuple(one.texts) for one in answer.classes]
