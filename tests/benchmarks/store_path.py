@@ -2,6 +2,7 @@
 
 Per job: submit (deduplication, job, changes), lease (run, object), running (object), succeeded (object, run, job). That
 is 4 rows inserted and 4 updated. CPU is that of this process and that of all processes of Postgres, user and system.
+A last line says what a list of jobs by queue, state and label costs here, its texts made anew for each call and kept.
 
 Usage: python tests/benchmarks/store_path.py [--jobs 20000] [--batch 100 300 1000] [--no-client-ids]
 """
@@ -26,11 +27,14 @@ from argosy_store import (
     Effects,
     EmbeddedPostgres,
     EventRow,
+    JobFilter,
+    LabelRequirement,
     LeaderStore,
     SubmitRequest,
     ensure_partitions,
     migrate,
 )
+from argosy_store.postgres.connection import compiled
 from argosy_testkit.submissions import (
     make_job_ends,
     make_leases,
@@ -193,6 +197,23 @@ def run(server: EmbeddedPostgres, batch: int, count: int, *, client_ids: bool) -
     return {"batch": batch, "jobs": done, "total": total, **figures}
 
 
+def list_costs(server: EmbeddedPostgres, *, rounds: int = 5, calls: int = 100) -> dict[str, float]:
+    """Return the CPU of a list of one job, ms of this process a call, with and without texts that are kept."""
+    api = ApiStore(server.url)
+    spent_s = {"built_each_time": 0.0, "built_once": 0.0}
+    for _ in range(rounds):
+        for way in spent_s:
+            began_s = time.process_time()
+            for number in range(calls):
+                if way == "built_each_time":
+                    compiled.cache_clear()
+                labels = (LabelRequirement(key="app", operator="NotIn", values=(str(number),)),)
+                api.list_jobs(JobFilter(queue_id=1, states=frozenset({2, 4}), labels=labels), limit=1)
+            spent_s[way] += time.process_time() - began_s
+    api.close()
+    return {f"{way}_ms": round(spent / rounds / calls * 1000, 3) for way, spent in spent_s.items()}
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -211,6 +232,7 @@ def main() -> None:
                     json.dumps(run(server, batch, arguments.jobs, client_ids=not arguments.no_client_ids)) + "\n"
                 )
             sys.stdout.write(json.dumps({"hot_share": hot_shares(server.url)}) + "\n")
+            sys.stdout.write(json.dumps({"list": list_costs(server)}) + "\n")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -11,6 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from argosy_core.errors import DeadlineExceeded
 from argosy_store import ApiStore, BoundedFilter, Effects, JobFilter, LabelRequirement
+from argosy_store.postgres.connection import compiled
 from argosy_store.replicas.job_filters import OPEN_STATES, WINDOW
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends
@@ -167,3 +168,16 @@ def test_metadata_of_many_copies_is_stored_once(world: StoreWorld) -> None:
         row = connection.execute(f"SELECT pg_total_relation_size('jobs_d{world.day}')".encode()).fetchone()
     assert row is not None
     assert row[0] < 2_000_000
+
+
+def test_second_list_of_a_shape_is_not_built_again(world: StoreWorld) -> None:
+    """Nor is a change's: only values differ."""
+    handles = world.submit_jobs(3, metadata=(b'{"labels": {"app": "a"}}',)).tolist()
+    texts = []
+    for value, found in (("a", handles), ("b", [])):
+        chosen = JobFilter(queue_id=world.queue.queue_id, states=frozenset({1}), labels=rare("In", value))
+        assert [job.handle for job in world.api.list_jobs(chosen).jobs] == found
+        target = BoundedFilter(job_filter=chosen, upper_handle=handles[-1])
+        assert world.api.sample_change_requests(target, 20) == found
+        texts.append(compiled.cache_info().misses)
+    assert texts[0] == texts[1]

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import select
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import wraps
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar, TypeVarTuple
 
 import psycopg
 import psycopg.errors
@@ -48,6 +48,7 @@ __all__ = [
     "Parameter",
     "StoreConnection",
     "check_alive",
+    "compiled",
     "connect",
     "connection_options",
     "leaving_standby",
@@ -60,6 +61,7 @@ __all__ = [
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Shape = TypeVarTuple("_Shape")
 
 BULK_SETTINGS: Final = {
     "plan_cache_mode": "force_generic_plan",
@@ -107,6 +109,8 @@ STATEMENT_DEADLINE_S: Final = 60.0
 
 _DIALECT: Final = dialects.dialect()  # type: ignore[no-untyped-call]
 _BINARY: Final = 1
+_MAX_TEXTS: Final = 256
+"""Most shapes of reads whose text is kept: a few kilobytes each."""
 
 
 class Parameter(NamedTuple):
@@ -185,10 +189,23 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
             if not self.closed:
                 self.pgconn.nonblocking = 0
 
-    def select(self, statement: sqlalchemy.ClauseElement) -> psycopg.Cursor[tuple[Any, ...]]:
-        """Execute a SQLAlchemy Core statement and return the cursor."""
-        compiled = statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
-        return self.execute(compiled.string, compiled.params)
+    def select(
+        self,
+        build: Callable[[tuple[str, ...], *_Shape], sqlalchemy.ClauseElement],
+        values: Mapping[str, Any],
+        *shape: *_Shape,
+        **others: Any,  # noqa: ANN401 - a value of any column
+    ) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Execute a SQLAlchemy Core statement and return the cursor; its text is made once for all of its shape.
+
+        Args:
+            build: Makes the statement out of the names of the values, each a parameter by that name, and the shape.
+            values: Of the parameters, by name.
+            shape: What else the text depends on.
+            others: Values of the parameters that the statement always has.
+        """
+        text, constants = compiled(build, tuple(values), *shape)
+        return self.execute(text, {**constants, **values, **others})
 
     @contextmanager
     def transaction_block(self, prologue: str = "BEGIN") -> Iterator[PGresult]:
@@ -255,6 +272,13 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         if not ready:
             raise psycopg.OperationalError(f"Postgres did not answer within {STATEMENT_DEADLINE_S:.0f} s")
         return ready[0][1]
+
+
+@lru_cache(maxsize=_MAX_TEXTS)
+def compiled(build: Callable[..., sqlalchemy.ClauseElement], *shape: Hashable) -> tuple[str, dict[str, Any]]:
+    """Return the text of a statement of some shape, and the constants in it by the names of their parameters."""
+    statement = build(*shape).compile(dialect=_DIALECT)
+    return statement.string, {name: value for name, value in statement.params.items() if value is not None}
 
 
 def check_alive(connection: psycopg.Connection[Any]) -> None:

@@ -27,9 +27,10 @@ from argosy_store.replicas.job_filters import (
     OPEN_STATES,
     JobFilter,
     by_index,
-    filter_conditions,
+    conditions,
+    filter_values,
     read_windows,
-    window_conditions,
+    window_values,
 )
 from argosy_store.rows import ChangeRequestResult
 from argosy_store.schema.tables import jobs, queues
@@ -195,23 +196,28 @@ def _find_open(
     """
     size = count or CHUNK
     open_filter = replace(target.job_filter, states=target.job_filter.states or OPEN_STATES)
-    conditions = [*filter_conditions(target.job_filter), jobs.c.state == 0, jobs.c.handle <= target.upper_handle]
-    if pool is not None:
-        conditions.append(queues.c.pool == pool)
+    asked = filter_values(target.job_filter)
+    beside = {"upper_handle": target.upper_handle, "pool": pool, "limit": size}
     for window in read_windows(connection, open_filter, after_handle=after, size=CHUNK):
         found: _Found = []
         if window.handles:
-            statement = (
-                sa.select(jobs.c.handle, jobs.c.queue_id, queues.c.pool)
-                .join(queues, queues.c.queue_id == jobs.c.queue_id)
-                .where(*window_conditions(window.handles), *conditions)
-                .order_by(jobs.c.handle)
-                .limit(size)
-            )
-            found = [(row[0], row[1], row[2]) for row in connection.select(statement)]
+            meant = {**window_values(window.handles), **asked}
+            rows = connection.select(_open_jobs, meant, pool is not None, **beside)
+            found = [(row[0], row[1], row[2]) for row in rows]
         if found or window.last_handle > target.upper_handle:
             return found, window.last_handle, window.last_handle <= target.upper_handle
     return [], after, False
+
+
+def _open_jobs(names: tuple[str, ...], in_pool: bool) -> sa.Select[tuple[int, int, str]]:  # noqa: FBT001 - part of a shape
+    beside = [queues.c.pool == sa.bindparam("pool")] if in_pool else []
+    return (
+        sa.select(jobs.c.handle, jobs.c.queue_id, queues.c.pool)
+        .join(queues, queues.c.queue_id == jobs.c.queue_id)
+        .where(*conditions(names), jobs.c.state == 0, jobs.c.handle <= sa.bindparam("upper_handle"), *beside)
+        .order_by(jobs.c.handle)
+        .limit(sa.bindparam("limit", type_=sa.Integer))
+    )
 
 
 def _look_up(connection: StoreConnection, handles: npt.NDArray[np.int64], pool: str | None) -> _Found:

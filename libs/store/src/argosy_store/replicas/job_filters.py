@@ -11,11 +11,11 @@ Source: design section 4, "States and rows"; section 7, invariant 11.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import sqlalchemy as sa
 from psycopg.pq.abc import PGresult
@@ -31,14 +31,18 @@ __all__ = [
     "WINDOW",
     "JobFilter",
     "LabelRequirement",
+    "Values",
     "Window",
-    "bigint_array",
     "by_index",
-    "filter_conditions",
+    "conditions",
+    "filter_values",
     "read_windows",
     "state_expression",
-    "window_conditions",
+    "window_values",
 ]
+
+Values: TypeAlias = dict[str, Any]
+"""Values of conditions by the names of their parameters; which names there are is the shape of a read."""
 
 WINDOW: Final = 5000
 """Most jobs that may be meant which one statement reads."""
@@ -46,6 +50,8 @@ _WIDE_WINDOW: Final = 50_000
 """Most rows of jobs that one statement looks at to leave out those of other states: about 20 ms."""
 _MAX_KEYS: Final = 1000
 """Most job sets, or distinct sets of labels, that are looked through side by side; more are no narrow choice."""
+_POSITIVE: Final = ("In_", "Exists_")
+"""What the names of values begin with of which only jobs that have the label can be meant."""
 _DAY_US: Final = 86_400_000_000
 OPEN_STATES: Final = frozenset({JobState.QUEUED, JobState.LEASED, JobState.RUNNING})
 """States of jobs that have not ended."""
@@ -65,11 +71,6 @@ class LabelRequirement:
     """Kubernetes operator; equality is In with one value."""
     values: tuple[str, ...] = ()
     """Values for In and NotIn. NotIn holds for jobs without the label."""
-
-    @property
-    def is_positive(self) -> bool:
-        """Whether only jobs that have the label can be meant."""
-        return self.operator in {"In", "Exists"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +146,6 @@ class _Source:
 
     column: str
     """Its first column."""
-    kind: str
-    """Type of the keys."""
     keys: list[Any]
     """Keys."""
 
@@ -172,7 +171,7 @@ def read_windows(
     Args:
         connection: Where, inside `by_index`.
         job_filter: Which jobs are meant. Handles are looked at here, and states as far as a job's row tells them;
-            `window_conditions` is for the rest.
+            `conditions` are for the rest.
         after_handle: Only those that follow it; 0 for all.
         newest_first: Descending.
         size: Most rows that the first statement looks at; each later one looks at four times as many, at most `WINDOW`,
@@ -185,14 +184,20 @@ def read_windows(
         rest = [h for h in chosen if not after_handle or (h < after_handle if newest_first else h > after_handle)]
         yield from (_window(rest[first : first + size]) for first in range(0, len(rest), size))
         return
-    bounds = _bounds(connection, job_filter)
-    sources = _sources(connection, job_filter)
+    values = filter_values(job_filter)
+    sources = _sources(connection, values)
+    looked: Values = {
+        name: values[name] for name in ("from_handle", "before_handle", "stored_states") if name in values
+    }
+    if job_filter.means_open_only:
+        row = connection.execute(_OPEN_DAYS).fetchone()
+        assert row is not None
+        looked["first_open"], looked["first_kept"] = row
     # Labels are found by bitmap alone; a bitmap of jobs would hold all that a key leads to.
     connection.run("SET LOCAL enable_bitmapscan = off")
     if any(not source.keys for source in sources):
         return
-    stored = _stored_states(job_filter.states)
-    look = partial(_look, connection, bounds=bounds, stored=stored, newest_first=newest_first)
+    look = partial(_look, connection, values=looked, newest_first=newest_first)
     begun: list[_Rows] = []
     for one in sources:
         begun.append(look(one, after=after_handle, size=size))
@@ -205,105 +210,78 @@ def read_windows(
         yield from rows.windows()
         if rows.is_last:
             return
-        size = min(size * 4, _WIDE_WINDOW if stored else WINDOW)
+        size = min(size * 4, _WIDE_WINDOW if job_filter.states else WINDOW)
         rows = look(source, after=rows.last_handle, size=size)
 
 
-def window_conditions(handles: Sequence[int]) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions that a job is one of a window; the range leaves out the partitions of other days."""
-    return [
-        jobs.c.handle == sa.any_(bigint_array(handles)),
-        jobs.c.handle >= min(handles),
-        jobs.c.handle <= max(handles),
-    ]
+def window_values(handles: Sequence[int]) -> Values:
+    """Return the values of what a window means; the range leaves out the partitions of other days."""
+    return {"window": list(handles), "first": min(handles), "last": max(handles)}
 
 
-def _bounds(connection: StoreConnection, job_filter: JobFilter) -> list[str]:
-    """Return conditions on the handle of a job `j`: it begins with the day of the submit."""
-    bounds = []
-    if job_filter.from_time_us is not None:
-        bounds.append(f"j.handle >= {job_filter.from_time_us // _DAY_US << DAY_SHIFT}")
-    if job_filter.before_time_us is not None:
-        bounds.append(f"j.handle < {(job_filter.before_time_us // _DAY_US + 1) << DAY_SHIFT}")
-    if job_filter.means_open_only:
-        row = connection.execute(_OPEN_DAYS).fetchone()
-        assert row is not None
-        bounds.append(f"(j.handle >= {row[0]} OR j.handle < {row[1]})")
-    return bounds
-
-
-def _sources(connection: StoreConnection, job_filter: JobFilter) -> list[_Source]:
+def _sources(connection: StoreConnection, values: Values) -> list[_Source]:
     """Return the indexes that lead to all jobs that are meant; those with too many keys are left out."""
     sources = []
-    positive = [_label_condition(requirement) for requirement in job_filter.labels if requirement.is_positive]
-    if positive:
-        found = connection.select(sa.select(job_metadata.c.hash).where(*positive).limit(_MAX_KEYS + 1)).fetchall()
-        sources.append(_Source("metadata_hash", "uuid", [row[0] for row in found]))
-    by_set = []
-    if job_filter.queue_id is not None:
-        by_set.append(job_sets.c.queue_id == job_filter.queue_id)
-    if job_filter.among_queues is not None:
-        by_set.append(job_sets.c.queue_id.in_(_queue_ids(job_filter.among_queues)))
-    if job_filter.job_set is not None:
-        by_set.append(job_sets.c.name == job_filter.job_set)
-    if by_set:
-        found = connection.select(sa.select(job_sets.c.job_set_id).where(*by_set).limit(_MAX_KEYS + 1)).fetchall()
-        sources.append(_Source("job_set_id", "bigint", [row[0] for row in found]))
+    if labels := {name: value for name, value in values.items() if name.startswith(_POSITIVE)}:
+        found = connection.select(_metadata_keys, labels).fetchall()
+        sources.append(_Source("metadata_hash", [row[0] for row in found]))
+    if by_set := {name: value for name, value in values.items() if name in _SET_CONDITIONS}:
+        found = connection.select(_job_set_keys, by_set).fetchall()
+        sources.append(_Source("job_set_id", [row[0] for row in found]))
     return [source for source in sources if len(source.keys) <= _MAX_KEYS]
 
 
+def _metadata_keys(names: tuple[str, ...]) -> sa.Select[tuple[Any]]:
+    return sa.select(job_metadata.c.hash).where(*map(_label_condition, names)).limit(_MAX_KEYS + 1)
+
+
+def _job_set_keys(names: tuple[str, ...]) -> sa.Select[tuple[Any]]:
+    return _job_sets(names).limit(_MAX_KEYS + 1)
+
+
 def _look(
-    connection: StoreConnection,
-    source: _Source | None,
-    *,
-    bounds: Sequence[str],
-    stored: Sequence[int],
-    newest_first: bool,
-    after: int,
-    size: int,
+    connection: StoreConnection, source: _Source | None, *, values: Values, newest_first: bool, after: int, size: int
 ) -> _Rows:
     """Look at the next rows of jobs that a source leads to, in order, and leave out those of other states.
 
     Args:
         connection: Where.
         source: The index; None for the primary key.
-        bounds: Conditions on the handle of a job `j`.
-        stored: Values of the column of the state; none means any.
+        values: Bounds of the handle, and the values of the column of the state if not any will do.
         newest_first: Descending.
         after: Only those that follow this handle; 0 for all.
         size: Most rows.
     """
-    order, follows, last = ("DESC", "<", "min") if newest_first else ("ASC", ">", "max")
-    conditions = [*bounds, *([f"j.handle {follows} {int(after)}"] if after else [])]
-    if source is not None:
-        conditions.append(f"j.{source.column} = k.key")
-    columns = ("handle", "state") if stored else ("handle",)
-    rows = (
-        f"SELECT {', '.join(f'j.{name}' for name in columns)} FROM jobs j WHERE {' AND '.join(conditions) or 'true'}"
-        f" ORDER BY j.handle {order} LIMIT {size}"
-    )
-    if source is not None:
-        rows = (
-            f"SELECT {', '.join(f'c.{name}' for name in columns)} FROM unnest(%s::{source.kind}[]) AS k (key)"
-            f" CROSS JOIN LATERAL ({rows}) c ORDER BY c.handle {order} LIMIT {size}"
-        )
-    meant = f" FILTER (WHERE w.state IN ({', '.join(str(state) for state in stored)}))" if stored else ""
-    statement = f"SELECT array_agg(w.handle){meant}, count(*), {last}(w.handle) FROM ({rows}) w"
-    row = connection.execute(statement.encode(), [source.keys] if source is not None else None).fetchone()
+    if after:
+        values = {**values, "below" if newest_first else "after": after}
+    column, keys = (source.column, source.keys) if source is not None else (None, None)
+    row = connection.select(_rows_looked_at, values, column, newest_first, keys=keys, size=size).fetchone()
     assert row is not None
     return _Rows(
         handles=sorted(row[0] or (), reverse=newest_first), last_handle=row[2] or 0, is_last=int(row[1]) < size
     )
 
 
-def _stored_states(states: frozenset[int]) -> list[int]:
-    """Return the values of the column of the state that jobs in some states have; none for all states."""
-    return sorted({0 if state in OPEN_STATES else int(state) for state in states})
+def _rows_looked_at(names: tuple[str, ...], column: str | None, newest_first: bool) -> sa.Select[tuple[Any, ...]]:  # noqa: FBT001 - part of a shape
+    size = sa.bindparam("size", type_=sa.Integer)
+    by_state = "stored_states" in names
+    bounds = conditions([name for name in names if name not in {"stored_states", "first_kept"}])
+    rows = sa.select(jobs.c.handle, *([jobs.c.state] if by_state else [])).where(*bounds)
+    rows = rows.order_by(jobs.c.handle.desc() if newest_first else jobs.c.handle).limit(size)
+    if column is not None:
+        keys = sa.func.unnest(_array("keys", jobs.c[column].type)).table_valued("key").render_derived(name="k")
+        found = rows.where(jobs.c[column] == keys.c.key).lateral("c")
+        rows = sa.select(*found.c).select_from(keys.join(found, sa.true()))
+        rows = rows.order_by(found.c.handle.desc() if newest_first else found.c.handle).limit(size)
+    looked = rows.subquery("w")
+    meant = looked.c.state == sa.any_(_array("stored_states", sa.SmallInteger)) if by_state else sa.true()
+    last = sa.func.min(looked.c.handle) if newest_first else sa.func.max(looked.c.handle)
+    return sa.select(sa.func.array_agg(looked.c.handle).filter(meant), sa.func.count(), last)
 
 
-def bigint_array(values: Sequence[int]) -> sa.BindParameter[Any]:
-    """Return a bigint[] parameter."""
-    return sa.bindparam(None, [int(value) for value in values], type_=sa.ARRAY(sa.BigInteger))
+def _array(name: str, kind: Any) -> sa.BindParameter[Any]:  # noqa: ANN401 - SQLAlchemy's types of types
+    """Return a parameter that is an array."""
+    return sa.bindparam(name, type_=sa.ARRAY(kind))
 
 
 def state_expression() -> sa.ColumnElement[int]:
@@ -324,71 +302,86 @@ def state_expression() -> sa.ColumnElement[int]:
     return sa.case((jobs.c.state != 0, jobs.c.state), else_=sa.func.coalesce(live, int(JobState.QUEUED)))
 
 
-def filter_conditions(job_filter: JobFilter) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions of a filter on `jobs`."""
-    conditions: list[sa.ColumnElement[bool]] = []
-    if job_filter.queue_id is not None:
-        conditions.append(jobs.c.queue_id == job_filter.queue_id)
-    if job_filter.among_queues is not None:
-        conditions.append(jobs.c.queue_id.in_(_queue_ids(job_filter.among_queues)))
-    if job_filter.job_set is not None:
-        sets = sa.select(job_sets.c.job_set_id).where(job_sets.c.name == job_filter.job_set)
-        if job_filter.queue_id is not None:
-            sets = sets.where(job_sets.c.queue_id == job_filter.queue_id)
-        conditions.append(jobs.c.job_set_id.in_(sets))
-    if job_filter.states:
-        conditions.append(_state_condition(job_filter.states))
-    if job_filter.handles:
-        conditions.append(jobs.c.handle == sa.any_(bigint_array(job_filter.handles)))
+def filter_values(job_filter: JobFilter) -> Values:
+    """Return the values of what a filter asks for; requirements on labels are named by operator and place."""
     # Handles begin with the day of the submit, so whole days need not be looked at.
-    if job_filter.from_time_us is not None:
-        conditions.append(jobs.c.handle >= job_filter.from_time_us // _DAY_US << DAY_SHIFT)
-        conditions.append(jobs.c.submit_time_us >= job_filter.from_time_us)
-    if job_filter.before_time_us is not None:
-        conditions.append(jobs.c.handle < (job_filter.before_time_us // _DAY_US + 1) << DAY_SHIFT)
-        conditions.append(jobs.c.submit_time_us < job_filter.before_time_us)
-    for requirement in job_filter.labels:
-        found = jobs.c.metadata_hash.in_(sa.select(job_metadata.c.hash).where(_label_condition(requirement)))
-        # Jobs without labels lack every label.
-        conditions.append(found if requirement.is_positive else sa.or_(jobs.c.metadata_hash.is_(None), found))
-    return conditions
+    first_us, end_us = job_filter.from_time_us, job_filter.before_time_us
+    some_open = job_filter.states & OPEN_STATES not in {frozenset(), OPEN_STATES}
+    named: Values = {
+        "queue_id": job_filter.queue_id,
+        "among_queues": None if job_filter.among_queues is None else list(job_filter.among_queues),
+        "job_set": job_filter.job_set,
+        "handles": list(job_filter.handles) or None,
+        "stored_states": sorted({0 if state in OPEN_STATES else int(state) for state in job_filter.states}) or None,
+        "states": sorted(int(state) for state in job_filter.states) if some_open else None,
+        "from_handle": None if first_us is None else first_us // _DAY_US << DAY_SHIFT,
+        "from_time_us": first_us,
+        "before_handle": None if end_us is None else (end_us // _DAY_US + 1) << DAY_SHIFT,
+        "before_time_us": end_us,
+    }
+    for place, label in enumerate(job_filter.labels):
+        pairs = [json.dumps({label.key: value}) for value in label.values]
+        named[f"{label.operator}_{place}"] = pairs if label.operator in {"In", "NotIn"} else label.key
+    return {name: value for name, value in named.items() if value is not None}
 
 
-def _queue_ids(names: Sequence[str]) -> sa.Select[tuple[int]]:
-    return sa.select(queues.c.queue_id).where(queues.c.name.in_(names), ~queues.c.deleted)
+def conditions(names: Collection[str]) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions on `jobs` whose values have some names."""
+    chosen: list[sa.ColumnElement[bool]] = []
+    for name in names:
+        if name == "job_set":
+            chosen.append(jobs.c.job_set_id.in_(_job_sets(other for other in ("queue_id", name) if other in names)))
+        else:
+            chosen.append(_CONDITIONS[name] if name in _CONDITIONS else _job_has_labels(name))
+    return chosen
 
 
-def _state_condition(states: frozenset[int]) -> sa.ColumnElement[bool]:
-    """Return the condition that a job is in one of some states; the cheap column alone decides where it can."""
-    ended = sorted(int(state) for state in states - OPEN_STATES)
-    waiting = sorted(int(state) for state in states & OPEN_STATES)
-    parts: list[sa.ColumnElement[bool]] = []
-    if ended:
-        parts.append(jobs.c.state.in_(ended))
-    if len(waiting) == len(OPEN_STATES):
-        parts.append(jobs.c.state == 0)
-    elif waiting:
-        parts.append(sa.and_(jobs.c.state == 0, state_expression().in_(waiting)))
-    return sa.or_(*parts)
-
-
-def _label_condition(requirement: LabelRequirement) -> sa.ColumnElement[bool]:
+def _label_condition(name: str) -> sa.ColumnElement[bool]:
     """Return the condition on `job_metadata` that a label requirement holds; the positive ones use the index."""
     labels = job_metadata.c.labels
-    has_key: sa.ColumnElement[bool] = labels.has_key(requirement.key)
-    has_value = sa.or_(
-        sa.false(),
-        *(
-            labels.contains(sa.cast(sa.literal(json.dumps({requirement.key: value}), sa.Text), JSONB))
-            for value in requirement.values
-        ),
-    )
-    match requirement.operator:
-        case "In":
-            return has_value
-        case "NotIn":
-            return sa.not_(has_value)
-        case "Exists":
-            return has_key
-        case "DoesNotExist":
-            return sa.not_(has_key)
+    has_key: sa.ColumnElement[bool] = labels.has_key(sa.bindparam(name, type_=sa.Text))
+    has_value: sa.ColumnElement[bool] = labels.contains(sa.any_(_array(name, JSONB)))
+    by_operator = {"In": has_value, "NotIn": ~has_value, "Exists": has_key, "DoesNotExist": ~has_key}
+    return by_operator[name.partition("_")[0]]
+
+
+def _job_sets(names: Iterable[str]) -> sa.Select[tuple[int]]:
+    return sa.select(job_sets.c.job_set_id).where(*(_SET_CONDITIONS[name] for name in names))
+
+
+def _job_has_labels(name: str) -> sa.ColumnElement[bool]:
+    """Return the condition on `jobs` that a label requirement holds."""
+    found = jobs.c.metadata_hash.in_(sa.select(job_metadata.c.hash).where(_label_condition(name)))
+    # Jobs without labels lack every label.
+    return found if name.startswith(_POSITIVE) else sa.or_(jobs.c.metadata_hash.is_(None), found)
+
+
+_QUEUE_IDS: Final = sa.select(queues.c.queue_id).where(
+    queues.c.name == sa.any_(_array("among_queues", sa.Text)), ~queues.c.deleted
+)
+_SET_CONDITIONS: Final[dict[str, sa.ColumnElement[bool]]] = {
+    "queue_id": job_sets.c.queue_id == sa.bindparam("queue_id"),
+    "among_queues": job_sets.c.queue_id.in_(_QUEUE_IDS),
+    "job_set": job_sets.c.name == sa.bindparam("job_set"),
+}
+"""Conditions on `job_sets` by the names of their values."""
+_CONDITIONS: Final[dict[str, sa.ColumnElement[bool]]] = {
+    "queue_id": jobs.c.queue_id == sa.bindparam("queue_id"),
+    "among_queues": jobs.c.queue_id.in_(_QUEUE_IDS),
+    "stored_states": jobs.c.state == sa.any_(_array("stored_states", sa.SmallInteger)),
+    "states": state_expression() == sa.any_(_array("states", sa.SmallInteger)),
+    "handle": jobs.c.handle == sa.bindparam("handle"),
+    "handles": jobs.c.handle == sa.any_(_array("handles", sa.BigInteger)),
+    "from_handle": jobs.c.handle >= sa.bindparam("from_handle"),
+    "from_time_us": jobs.c.submit_time_us >= sa.bindparam("from_time_us"),
+    "before_handle": jobs.c.handle < sa.bindparam("before_handle"),
+    "before_time_us": jobs.c.submit_time_us < sa.bindparam("before_time_us"),
+    "first_open": sa.or_(jobs.c.handle >= sa.bindparam("first_open"), jobs.c.handle < sa.bindparam("first_kept")),
+    "after": jobs.c.handle > sa.bindparam("after"),
+    "below": jobs.c.handle < sa.bindparam("below"),
+    "window": jobs.c.handle == sa.any_(_array("window", sa.BigInteger)),
+    "first": jobs.c.handle >= sa.bindparam("first"),
+    "last": jobs.c.handle <= sa.bindparam("last"),
+    "job_set_ids": jobs.c.job_set_id == sa.any_(_array("job_set_ids", sa.BigInteger)),
+}
+"""Conditions on `jobs` by the names of their values."""

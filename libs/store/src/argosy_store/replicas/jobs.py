@@ -22,15 +22,16 @@ from argosy_store.postgres.pool import Connections
 from argosy_store.replicas.job_filters import (
     WINDOW,
     JobFilter,
-    bigint_array,
+    Values,
     by_index,
-    filter_conditions,
+    conditions,
+    filter_values,
     read_windows,
     state_expression,
-    window_conditions,
+    window_values,
 )
 from argosy_store.rows import JobRecord, JobSetRow, RunRecord
-from argosy_store.schema.tables import job_metadata, job_sets, jobs, queues, scheduling_classes
+from argosy_store.schema.tables import job_sets, jobs, queues, scheduling_classes
 from argosy_store.sealing import SpecSeal, open_body
 
 __all__ = ["JobCalls", "JobPage"]
@@ -101,7 +102,7 @@ class JobCalls:
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._connections.read() as connection:
-            found, _ = _read_jobs(connection, [jobs.c.handle == handle], limit=1, with_spec=True)
+            found, _ = _read_jobs(connection, {"handle": handle}, limit=1, with_spec=True)
         if not found or found[0].spec_body is None:
             return found[0] if found else None
         return replace(found[0], spec_body=open_body(self._seal, found[0].spec_hash, found[0].spec_body))
@@ -117,7 +118,7 @@ class JobCalls:
             InvalidRequest: What the jobs are labelled and annotated with is more than an answer may hold.
             BackendUnavailable: Postgres cannot be reached.
         """
-        meant = [jobs.c.handle == sa.any_(bigint_array(handles))]
+        meant = {"window": list(handles)}
         most_bytes = _BATCH_BYTES if with_metadata else None
         with self._connections.read() as connection:
             found, left_bytes = _read_jobs(connection, meant, limit=len(handles), most_bytes=most_bytes)
@@ -165,7 +166,7 @@ class JobCalls:
             DeadlineExceeded: It took too long all the same.
             BackendUnavailable: Postgres cannot be reached.
         """
-        conditions = filter_conditions(job_filter)
+        asked = filter_values(job_filter)
         size = min(limit * _LOOKED_AT_FIRST if job_filter.needs_rows else limit, WINDOW)
         found: list[JobRecord] = []
         left_bytes = _PAGE_BYTES
@@ -175,7 +176,7 @@ class JobCalls:
             )
             for number, window in enumerate(windows, 1):
                 if window.handles:
-                    meant = [*window_conditions(window.handles), *conditions]
+                    meant = {**window_values(window.handles), **asked}
                     more, left_bytes = _read_jobs(
                         connection, meant, limit=limit - len(found), newest_first=newest_first, most_bytes=left_bytes
                     )
@@ -202,17 +203,10 @@ class JobCalls:
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        state = state_expression()
-        statement = (
-            sa.select(jobs.c.job_set_id, state, sa.func.count())
-            .where(
-                jobs.c.job_set_id == sa.any_(bigint_array(job_set_ids)), *filter_conditions(job_filter or JobFilter())
-            )
-            .group_by(jobs.c.job_set_id, state)
-        )
+        values = {"job_set_ids": list(job_set_ids), **filter_values(job_filter or JobFilter())}
         found: dict[int, dict[int, int]] = defaultdict(dict)
         with self._connections.read() as connection:
-            for job_set_id, value, count in connection.select(statement):
+            for job_set_id, value, count in connection.select(_count_states, values):
                 found[job_set_id][int(value)] = int(count)
         return dict(found)
 
@@ -222,13 +216,9 @@ class JobCalls:
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        statement = (
-            sa.select(jobs.c.handle)
-            .where(jobs.c.handle == sa.any_(bigint_array(handles)), *filter_conditions(job_filter))
-            .order_by(jobs.c.handle)
-        )
+        values = {"window": list(handles), **filter_values(job_filter)}
         with self._connections.read() as connection:
-            return [int(row[0]) for row in connection.select(statement)]
+            return [int(row[0]) for row in connection.select(_select_handles, values)]
 
     def list_job_sets(self, queue_id: int, after_name: str = "", limit: int = 100) -> list[JobSetRow]:
         """Return job sets of a queue in order of their names, those after a name.
@@ -324,9 +314,37 @@ def _last_number(connection: StoreConnection, job_set_id: int) -> int:
     return int(row[0]) if row else 0
 
 
+def _count_states(names: tuple[str, ...]) -> sa.Select[tuple[int, int, int]]:
+    state = state_expression()
+    statement = sa.select(jobs.c.job_set_id, state, sa.func.count()).where(*conditions(names))
+    return statement.group_by(jobs.c.job_set_id, state)
+
+
+def _select_handles(names: tuple[str, ...]) -> sa.Select[tuple[int]]:
+    return sa.select(jobs.c.handle).where(*conditions(names)).order_by(jobs.c.handle)
+
+
+def _select_jobs(names: tuple[str, ...], newest_first: bool) -> sa.Select[Any]:  # noqa: FBT001 - part of a shape
+    return (
+        sa.select(
+            jobs,
+            state_expression().label("derived"),
+            queues.c.name.label("queue"),
+            job_sets.c.name.label("job_set"),
+            scheduling_classes.c.definition,
+        )
+        .join(queues, queues.c.queue_id == jobs.c.queue_id)
+        .join(job_sets, job_sets.c.job_set_id == jobs.c.job_set_id)
+        .outerjoin(scheduling_classes, scheduling_classes.c.class_id == jobs.c.class_id)
+        .where(*conditions(names))
+        .order_by(jobs.c.handle.desc() if newest_first else jobs.c.handle)
+        .limit(sa.bindparam("limit", type_=sa.Integer))
+    )
+
+
 def _read_jobs(
     connection: StoreConnection,
-    conditions: Sequence[sa.ColumnElement[bool]],
+    meant: Values,
     *,
     limit: int,
     with_spec: bool = False,
@@ -338,23 +356,7 @@ def _read_jobs(
     Fewer than 0 are left if labels and annotations are more than `most_bytes`: then the last jobs are not among them,
     but one job is. None reads no labels and annotations.
     """
-    statement = (
-        sa.select(
-            jobs,
-            state_expression().label("derived"),
-            queues.c.name.label("queue"),
-            job_sets.c.name.label("job_set"),
-            scheduling_classes.c.definition,
-        )
-        .join(queues, queues.c.queue_id == jobs.c.queue_id)
-        .join(job_sets, job_sets.c.job_set_id == jobs.c.job_set_id)
-        .outerjoin(scheduling_classes, scheduling_classes.c.class_id == jobs.c.class_id)
-        .outerjoin(job_metadata, job_metadata.c.hash == jobs.c.metadata_hash)
-        .where(*conditions)
-        .order_by(jobs.c.handle.desc() if newest_first else jobs.c.handle)
-        .limit(limit)
-    )
-    cursor = connection.select(statement)
+    cursor = connection.select(_select_jobs, meant, newest_first, limit=limit)
     names = [column.name for column in cursor.description or ()]
     rows = [dict(zip(names, row, strict=True)) for row in cursor]
     metadata: dict[uuid.UUID, _Metadata] = {}
