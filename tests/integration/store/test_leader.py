@@ -15,6 +15,7 @@ from argosy_core.job.states import JobState, ObjectState, RunState
 from argosy_core.job.tables.rows import NewObjects
 from argosy_store import Effects, EventRow, JobFilter, LeaderStore, QuarantinedRecord
 from argosy_store.terms.election import LogState
+from argosy_store.terms.suspects import list_set_aside
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends
 
@@ -215,7 +216,7 @@ def test_apply_writes_every_part(world: StoreWorld) -> None:
     assert world.leader.read_changes(10) == []
     assert world.api.get_cluster("east").contact_time_us == 2 * NOW_US
     assert world.api.find_queues(["team"])["team"][1] == 5
-    assert [row[1:3] for row in world.api.list_quarantined("default")] == [(1, "why ")]
+    assert [(row.kind, row.error) for row in list_set_aside(world.url)] == [("unread record", "why ")]
     loaded = world.leader.load()
     assert (loaded.log_position, loaded.round_state) == (1, b"round")
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import sqlalchemy as sa
 
 from argosy_core.job.states import JobState
+from argosy_store.changes import tell
 from argosy_store.open_jobs import COUNT_ENDED
 from argosy_store.postgres.binary import INT4, INT8, TEXT, array, scalar
 from argosy_store.postgres.connection import StoreConnection
@@ -241,9 +242,7 @@ def _apply(connection: StoreConnection, found: _Found, change_request: _ChangeRe
             queue_ids = sorted({row[1] for row in found if row[2] == pool})
             changed, ended = _update(connection, handles, queue_ids, change_request)
             if len(changed):
-                connection.execute(
-                    "INSERT INTO changes (pool, payload) VALUES (%s, %s)", [pool, change_request.encode(changed, ended)]
-                )
+                tell(connection, [pool], change_request.encode(changed, ended))
                 _note(connection, changed, change_request)
 
 

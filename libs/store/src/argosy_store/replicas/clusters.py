@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from argosy_core.errors import NotAllowedNow, NotFound, Resource
+from argosy_store.changes import tell
 from argosy_store.postgres.connection import StoreConnection
 from argosy_store.postgres.pool import Connections
 from argosy_store.replicas.audit import note_changes
@@ -192,9 +193,6 @@ class ClusterCalls:
                     reason="CLUSTER_CONNECTED",
                     resource=Resource(kind="Cluster", name=name),
                 )
-            connection.execute(
-                "INSERT INTO changes (pool, payload) SELECT pool, %s FROM unnest(%s::text[]) AS pool",
-                [encode([cluster.name]), list(cluster.pools)],
-            )
+            tell(connection, cluster.pools, encode([cluster.name]))
             note_changes(connection, [("Cluster", name, detail)])
             return cluster

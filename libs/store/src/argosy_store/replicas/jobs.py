@@ -289,19 +289,6 @@ class JobCalls:
             row = connection.execute(_OLDEST_EVENT, {"set": job_set_id}).fetchone()
         return int(row[0]) if row is not None else 1
 
-    def list_quarantined(self, pool: str, after_id: int = 0, limit: int = 100) -> list[tuple[int, int, str, bytes]]:
-        """Return (id, log position, error, payload) of records that could not be applied, in id order.
-
-        Raises:
-            BackendUnavailable: Postgres cannot be reached.
-        """
-        with self._connections.read() as connection:
-            cursor = connection.execute(
-                "SELECT id, position, error, payload FROM quarantine WHERE pool = %s AND id > %s ORDER BY id LIMIT %s",
-                [pool, after_id, limit],
-            )
-            return [(row[0], row[1], row[2], bytes(row[3])) for row in cursor]
-
 
 def _aged_out(after_number: int) -> OutOfRange:
     """Return the error of a reader whose place is older than what is kept."""

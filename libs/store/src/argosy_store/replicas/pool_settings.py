@@ -12,6 +12,7 @@ from typing import Any, Final
 from psycopg.types.json import Jsonb
 
 from argosy_core.errors import Resource, StateConflict
+from argosy_store.changes import tell
 from argosy_store.postgres.connection import StoreConnection
 from argosy_store.postgres.pool import Connections
 from argosy_store.replicas.audit import ACTOR, note_changes
@@ -116,7 +117,7 @@ class PoolSettingsCalls:
                     resource=Resource(kind="Pool", name=pool),
                 )
             connection.execute(_FORGET, [pool, version - _KEPT_VERSIONS])
-            connection.execute("INSERT INTO changes (pool, payload) VALUES (%s, %s)", [pool, news])
+            tell(connection, [pool], news)
             note_changes(connection, [("PoolSettings", pool, detail)])
             return PoolSettingsRow(*row)
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from argosy_core.errors import AlreadyExists, NotAllowedNow, NotFound, Resource, StateConflict
+from argosy_store.changes import tell
 from argosy_store.postgres.connection import StoreConnection
 from argosy_store.postgres.partitions import exclusively
 from argosy_store.postgres.pool import Connections
@@ -93,7 +94,7 @@ class QueueCalls:
             row = connection.execute(_INSERT, values).fetchone()
             if row is not None:
                 made = QueueRow.of(row)
-                _tell(connection, made.pool, encode([made.queue_id]))
+                tell(connection, [made.pool], encode([made.queue_id]))
                 note_changes(connection, [("Queue", name, "")])
                 return made
             present = _find(connection, name)
@@ -227,7 +228,7 @@ class QueueCalls:
             ).fetchone()
             assert row is not None
             for told in sorted({present.pool, pool}):
-                _tell(connection, told, encode([present.queue_id]))
+                tell(connection, [told], encode([present.queue_id]))
             note_changes(connection, [("Queue", name, _named(changes))])
             return QueueRow.of(row)
 
@@ -254,7 +255,7 @@ class QueueCalls:
             if row is None:
                 raise NotFound(f"there is no queue {name}", resource=_resource(name))
             changed = QueueRow.of(row)
-            _tell(connection, changed.pool, encode([changed.queue_id]))
+            tell(connection, [changed.pool], encode([changed.queue_id]))
             note_changes(connection, [("Queue", name, reason)])
             return changed
 
@@ -286,7 +287,7 @@ class QueueCalls:
         connection.execute(
             "UPDATE partition_state SET deleted_queue_ids = array_append(deleted_queue_ids, %s)", [present.queue_id]
         )
-        _tell(connection, present.pool, encode([present.queue_id]))
+        tell(connection, [present.pool], encode([present.queue_id]))
         note_changes(connection, [("Queue", name, "")])
 
     @staticmethod
@@ -333,11 +334,6 @@ def _has_untaken_changes(connection: StoreConnection, queue: QueueRow) -> bool:
 def _named(values: Mapping[str, object]) -> str:
     """Return new values for people."""
     return ", ".join(f"{name}={value}" for name, value in values.items())
-
-
-def _tell(connection: StoreConnection, pool: str, payload: bytes) -> None:
-    """Append to a pool's changes."""
-    connection.execute("INSERT INTO changes (pool, payload) VALUES (%s, %s)", [pool, payload])
 
 
 def _resource(name: str) -> Resource:

@@ -18,12 +18,11 @@ import numpy.typing as npt
 from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_core.job.reading.options import UNSET, join_options
+from argosy_store.changes import tell_of_jobs
 from argosy_store.open_jobs import KnownOpenJobs, SubmitterRoom, add_open_jobs
 from argosy_store.postgres.binary import (
-    BYTEA,
     INT4,
     INT8,
-    TEXT,
     UUID,
     Column,
     array,
@@ -32,7 +31,6 @@ from argosy_store.postgres.binary import (
     fields,
     indexed_fields,
     job_id_column,
-    scalar,
     text_array,
     uuid_column,
 )
@@ -59,13 +57,6 @@ _INSERT_METADATA: Final = (
     " ON CONFLICT (hash) DO UPDATE SET last_used_day = excluded.last_used_day"
     " WHERE t.last_used_day < excluded.last_used_day"
 )
-_INSERT_CHANGES: Final = (
-    "INSERT INTO changes (pool, payload, queue_ids, job_counts)"
-    " SELECT $1::text, $2::bytea, $3::integer[], $4::bigint[] WHERE NOT EXISTS"
-    " (SELECT FROM queues WHERE queue_id = ANY ($3::integer[]) AND pool <> $1::text)"
-)
-"""Writes nothing if a queue is of another pool by now: its jobs would have two leaders."""
-_MOVED: Final = "SELECT queue_id FROM queues WHERE queue_id = ANY (%s) AND pool <> %s"
 
 
 class TimelineChanged(Exception):
@@ -162,16 +153,9 @@ def _submit(  # noqa: PLR0913, PLR0917 - those of submit_requests
         for pool in sorted(pools):
             payload = encode_changes([(part.request, part.keep) for part in pools[pool]])
             queues = counts_by_queue(np.concatenate([part.request.queue_ids[part.keep] for part in pools[pool]]))
-            told = connection.bulk(
-                _INSERT_CHANGES,
-                scalar(TEXT, pool),
-                scalar(BYTEA, payload),
-                array(INT4, list(queues)),
-                array(INT8, list(queues.values())),
-            )
-            if not told.command_tuples:
-                found = connection.execute(_MOVED, [list(queues), pool])
-                raise _QueuesMoved(frozenset(row[0] for row in found))
+            moved_away = tell_of_jobs(connection, pool, payload, queues)
+            if moved_away is not None:
+                raise _QueuesMoved(moved_away)
     known_specs.update(stored)
     known_metadata.update(described)
     open_jobs.add(submitted)

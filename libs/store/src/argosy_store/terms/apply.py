@@ -51,7 +51,6 @@ from argosy_store.terms.effects import (
 )
 
 __all__ = [
-    "delete_changes",
     "end_jobs",
     "end_runs",
     "insert_objects",
@@ -123,7 +122,6 @@ _ENDED_BEFORE: Final = (
 )
 _MEMBER: Final = ", member"
 _CHARGE: Final = ", charge_core_s"
-_DELETE_CHANGES: Final = "DELETE FROM changes WHERE pool = $1::text AND id = ANY ($2::bigint[])"
 _ADVANCE_SETS: Final = (
     "UPDATE job_sets t SET last_event_number = n.last_number FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])"
     " AS n (job_set_id, first_number, last_number)"
@@ -372,11 +370,6 @@ def write_events(connection: StoreConnection, events: Sequence[EventRow]) -> Non
             " FROM STDIN (FORMAT binary)",
             buffer,
         )
-
-
-def delete_changes(connection: StoreConnection, pool: str, ids: _Handles) -> None:
-    """Delete the changes that were taken."""
-    connection.bulk(_DELETE_CHANGES, scalar(TEXT, pool), array(INT8, np.sort(ids)))
 
 
 def insert_quarantined(connection: StoreConnection, pool: str, records: Sequence[QuarantinedRecord]) -> None:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from argosy_core.errors import StateConflict
 from argosy_core.job.identity import parse_id
 from argosy_store.binding import Binding, Caller, bind
+from argosy_store.changes import CHANGES_BYTES, delete_changes, read_changes
 from argosy_store.postgres.binary import BYTEA, INT4, INT8, TEXT, UUID, array, scalar, uuid_column
 from argosy_store.postgres.connection import LEADER_SETTINGS, READ_SETTINGS, Line, StoreConnection
 from argosy_store.postgres.partitions import (
@@ -32,13 +33,13 @@ from argosy_store.postgres.partitions import (
 from argosy_store.postgres.shared_reads import SharedReads
 from argosy_store.replicas.audit import note_claim
 from argosy_store.replicas.pool_settings import PoolSettingsRow, read_pool_settings
-from argosy_store.rows import CLUSTER_COLUMNS, OF_POOL, QUEUE_COLUMNS, ClusterRow, QueueRow
+from argosy_store.rows import QUEUE_COLUMNS, ClusterRow, QueueRow
 from argosy_store.sealing import SpecSeal, open_body
 from argosy_store.terms import apply
 from argosy_store.terms.effects import AppliedEffects, Effects
 from argosy_store.terms.election import UNTRIED, Election, Leadership, LogState
 from argosy_store.terms.ended_sessions import note_ended_session
-from argosy_store.terms.load import LoadedPool, load_pool
+from argosy_store.terms.load import LoadedPool, load_classes, load_clusters, load_job_sets, load_pool
 from argosy_store.terms.open_jobs import read_states
 from argosy_store.terms.outbox import insert_outbox
 from argosy_store.terms.suspects import count_suspects, note_suspects, refuse_suspect
@@ -48,15 +49,6 @@ __all__ = ["LeaderStore"]
 _MOVE: Final = "UPDATE pools SET log_position = $2::bigint WHERE pool = $1::text"
 _MOVE_STATE: Final = "UPDATE pools SET log_position = $2::bigint, round_state = $3::bytea WHERE pool = $1::text"
 _STATE: Final = "UPDATE pools SET round_state = $2::bytea WHERE pool = $1::text"
-_READ_CHANGES: Final = (
-    "SELECT id, octet_length(payload),"
-    " CASE WHEN sum(octet_length(payload)) OVER (ORDER BY id) <= $3::bigint THEN payload END FROM ("
-    "SELECT id, payload FROM changes c WHERE pool = $1::text AND NOT EXISTS (SELECT FROM suspects s"
-    " WHERE s.pool = c.pool AND s.kind = 'change' AND s.key = c.id::text) ORDER BY id LIMIT $2::bigint) n ORDER BY id"
-)
-_READ_PAYLOADS: Final = "SELECT id, payload FROM changes WHERE pool = $1::text AND id = ANY ($2::bigint[]) ORDER BY id"
-_CHANGES_BYTES: Final = 32 << 20
-"""Bytes of changes that are read at once; one that is larger is read alone."""
 _READ_SPECS: Final = (
     "SELECT s.day, s.hash, s.body, s.layout FROM unnest($1::integer[], $2::uuid[]) AS n (day, hash)"
     " JOIN job_specs s ON s.day = n.day AND s.hash = n.hash"
@@ -117,7 +109,7 @@ class LeaderStore:
         self._election.resign(epoch, log)
 
     def read_changes(
-        self, limit: int, is_new: Callable[[int], bool] = lambda _: True, *, most_bytes: int = _CHANGES_BYTES
+        self, limit: int, is_new: Callable[[int], bool] = lambda _: True, *, most_bytes: int = CHANGES_BYTES
     ) -> list[tuple[int, bytes]]:
         """Return the first new ones of up to `limit` visible changes of the pool in id order.
 
@@ -133,27 +125,7 @@ class LeaderStore:
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._reader.use() as connection:
-            result = connection.bulk(
-                _READ_CHANGES, scalar(TEXT, self._pool), scalar(INT8, limit), scalar(INT8, most_bytes)
-            )
-            found: dict[int, bytes | None] = {}
-            size_bytes = 0
-            for row in range(result.ntuples):
-                change_id, size = (int.from_bytes(result.get_value(row, place) or b"", "big") for place in (0, 1))
-                if not is_new(change_id):
-                    continue
-                size_bytes += size
-                if found and size_bytes > most_bytes:
-                    break
-                found[change_id] = result.get_value(row, 2)
-            behind = [change_id for change_id, payload in found.items() if payload is None]
-            if behind:  # what the caller holds came before them
-                result = connection.bulk(_READ_PAYLOADS, scalar(TEXT, self._pool), array(INT8, behind))
-                found |= {
-                    int.from_bytes(result.get_value(row, 0) or b"", "big"): result.get_value(row, 1)
-                    for row in range(result.ntuples)
-                }
-        return [(change_id, payload) for change_id, payload in found.items() if payload is not None]
+            return read_changes(connection, self._pool, limit, is_new=is_new, most_bytes=most_bytes)
 
     def apply(self, epoch: int, effects: Effects) -> AppliedEffects:
         """Write everything in one transaction.
@@ -203,7 +175,7 @@ class LeaderStore:
             if self._relays_events:
                 insert_outbox(connection, self._pool, events)
         if effects.deleted_change_ids is not None and len(effects.deleted_change_ids):
-            apply.delete_changes(connection, self._pool, effects.deleted_change_ids)
+            delete_changes(connection, self._pool, effects.deleted_change_ids)
         if effects.quarantined:
             apply.insert_quarantined(connection, self._pool, effects.quarantined)
         if effects.contacts:
@@ -287,9 +259,7 @@ class LeaderStore:
     def read_classes(self, class_ids: Sequence[int]) -> dict[int, bytes]:
         """Return definitions of scheduling classes by id."""
         with self._reader.use() as connection:
-            statement = "SELECT class_id, definition FROM scheduling_classes WHERE class_id = ANY (%s)"
-            cursor = connection.execute(statement, [[int(value) for value in class_ids]])
-            return {row[0]: bytes(row[1]) for row in cursor}
+            return load_classes(connection, class_ids)
 
     def read_queues(self, queue_ids: Sequence[int]) -> list[QueueRow]:
         """Return queues by id, deleted ones included."""
@@ -305,10 +275,9 @@ class LeaderStore:
 
     def read_job_sets(self, job_set_ids: Sequence[int]) -> dict[int, tuple[int, str, int]]:
         """Return (queue id, name, last event number) of job sets by id."""
-        statement = "SELECT job_set_id, queue_id, name, last_event_number FROM job_sets WHERE job_set_id = ANY (%s)"
         with self._reader.use() as connection:
-            cursor = connection.execute(statement, [list(job_set_ids)])
-            return {row[0]: (row[1], row[2], row[3]) for row in cursor}
+            found = load_job_sets(connection, job_set_ids)
+            return {row.job_set_id: (row.queue_id, row.name, row.last_event_number) for row in found}
 
     def read_specs(self, keys: Sequence[tuple[int, bytes]]) -> dict[tuple[int, bytes], tuple[bytes, bytes]]:
         """Return (body, layout) of specs by (day, hash), bodies opened.
@@ -358,13 +327,7 @@ class LeaderStore:
     def read_clusters(self, names: Sequence[str] | None = None) -> list[ClusterRow]:
         """Return clusters by name, or all of the pool."""
         with self._reader.use() as connection:
-            if names is None:
-                statement = f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE {OF_POOL} AND NOT forgotten ORDER BY name"
-                cursor = connection.execute(statement, [self._pool])
-            else:
-                statement = f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE name = ANY (%s) ORDER BY name"
-                cursor = connection.execute(statement, [list(names)])
-            return [ClusterRow.of(row) for row in cursor]
+            return list(load_clusters(connection, self._pool, names))
 
     def bind_cluster(  # noqa: PLR0913 - what a hello says, by name
         self,

@@ -11,6 +11,7 @@ Source: design section 5, "Leader lost"; section 6, "the leader keeps live jobs 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +51,7 @@ from argosy_store.terms.open_jobs import (
 from argosy_store.terms.past_runs import begin_past_runs, count_past_runs, load_ended_members
 from argosy_store.terms.suspects import read_suspects
 
-__all__ = ["LoadedPool", "load_pool"]
+__all__ = ["LoadedPool", "load_classes", "load_clusters", "load_job_sets", "load_pool"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +119,8 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
     settings = read_pool_settings(connection, pool)
     return LoadedPool(
         queues=_load_queues(connection, pool, jobs["queue"]),
-        clusters=tuple(
-            ClusterRow.of(row)
-            for row in connection.execute(
-                f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE {OF_POOL} AND NOT forgotten ORDER BY name",
-                [pool],
-            )
-        ),
-        classes=_load_classes(connection, jobs["class_id"]),
+        clusters=load_clusters(connection, pool),
+        classes=load_classes(connection, jobs["class_id"]),
         columns=LoadedColumns(
             jobs=JobColumns(
                 **jobs,
@@ -147,7 +142,7 @@ def load_pool(connection: StoreConnection, reads: SharedReads, pool: str) -> Loa
             held=held_amounts(pending_held.result()),
             round_state=None,
             preempted=spread(pending_preempted.result(), handles, missing=0),
-            job_sets=_load_job_sets(connection, jobs["job_set"]),
+            job_sets=load_job_sets(connection, jobs["job_set"]),
         ),
         log_position=head[0],
         round_state=bytes(head[1]),
@@ -168,15 +163,22 @@ def _load_queues(connection: StoreConnection, pool: str, queue_ids: npt.NDArray[
     return tuple(QueueRow.of(row) for row in cursor)
 
 
-def _load_classes(connection: StoreConnection, class_ids: npt.NDArray[np.int32]) -> dict[int, bytes]:
-    """Return the definitions of scheduling classes."""
+def load_clusters(connection: StoreConnection, pool: str, names: Sequence[str] | None = None) -> tuple[ClusterRow, ...]:
+    """Return clusters by name, or all of the pool."""
+    chosen, value = (f"{OF_POOL} AND NOT forgotten", pool) if names is None else ("name = ANY (%s)", list(names))
+    cursor = connection.execute(f"SELECT {CLUSTER_COLUMNS} FROM clusters WHERE {chosen} ORDER BY name", [value])
+    return tuple(ClusterRow.of(row) for row in cursor)
+
+
+def load_classes(connection: StoreConnection, class_ids: npt.ArrayLike) -> dict[int, bytes]:
+    """Return the definitions of scheduling classes by id."""
     cursor = connection.execute(
         "SELECT class_id, definition FROM scheduling_classes WHERE class_id = ANY (%s)", [np.unique(class_ids).tolist()]
     )
     return {row[0]: bytes(row[1]) for row in cursor}
 
 
-def _load_job_sets(connection: StoreConnection, job_set_ids: npt.NDArray[np.int64]) -> tuple[JobSetView, ...]:
+def load_job_sets(connection: StoreConnection, job_set_ids: npt.ArrayLike) -> tuple[JobSetView, ...]:
     """Return job sets with the numbers of their last events."""
     cursor = connection.execute(
         "SELECT job_set_id, queue_id, name, last_event_number FROM job_sets WHERE job_set_id = ANY (%s)",
