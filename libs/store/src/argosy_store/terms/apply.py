@@ -18,6 +18,7 @@ from psycopg.pq.abc import PGresult
 
 from argosy_core.errors import InvariantViolation, StateConflict
 from argosy_core.job.states import RUN_RANKS, ObjectState, RunState
+from argosy_core.job.tables.members import Members
 from argosy_core.job.tables.rows import (
     HeldAmounts,
     JobUpdates,
@@ -100,14 +101,9 @@ _END_RUNS: Final = (
     " AS n (handle, attempt, state, start_time_us, end_time_us, exit_code, failure, reason, member)"
     " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.member = n.member AND t.end_time_us IS NULL"
 )
-_SET_HELD: Final = (
-    "UPDATE {table} t SET held_amounts = n.held::jsonb"
-    " FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::text[]) AS n (handle, attempt, member, held)"
-    " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.member = n.member AND t.end_time_us IS NULL"
-)
-_SET_NODES: Final = (
-    "UPDATE {table} t SET node = n.node"
-    " FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::text[]) AS n (handle, attempt, member, node)"
+_SET_OF_RUNS: Final = (
+    "UPDATE {table} t SET {change}"
+    " FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::text[]) AS n (handle, attempt, member, value)"
     " WHERE t.handle = n.handle AND t.attempt = n.attempt AND t.member = n.member AND t.end_time_us IS NULL"
 )
 _END_JOBS: Final = (
@@ -256,15 +252,7 @@ def set_held_amounts(connection: StoreConnection, held: HeldAmounts) -> None:
         named = {name: amount for name, amount in zip(held.names, row, strict=True) if amount >= 0}
         if named:
             index[place], texts[place] = place, json.dumps(named).encode()
-    values = indexed_fields(index, texts)
-    for day, piece in split_days(keys.handle):
-        connection.bulk(
-            _SET_HELD.format(table=partition(connection, "runs", day)),
-            array(INT8, keys.handle[piece]),
-            array(INT2, keys.attempt[piece].astype(np.int16)),
-            array(INT2, keys.member[piece]),
-            text_array(values[piece]),
-        )
+    _set_of_runs(connection, "held_amounts = n.value::jsonb", keys, indexed_fields(index, texts))
 
 
 def set_nodes(connection: StoreConnection, placed: PlacedNodes) -> None:
@@ -274,9 +262,14 @@ def set_nodes(connection: StoreConnection, placed: PlacedNodes) -> None:
     names = list(dict.fromkeys(placed.nodes))
     place = {name: index for index, name in enumerate(names)}
     values = indexed_fields(np.array([place[placed.nodes[row]] for row in order.tolist()], dtype=np.int32), names)
+    _set_of_runs(connection, "node = n.value", keys, values)
+
+
+def _set_of_runs(connection: StoreConnection, change: str, keys: Members, values: list[bytes]) -> None:
+    """Change a column of live members of runs, which are in the order of their handles."""
     for day, piece in split_days(keys.handle):
         connection.bulk(
-            _SET_NODES.format(table=partition(connection, "runs", day)),
+            _SET_OF_RUNS.format(table=partition(connection, "runs", day), change=change),
             array(INT8, keys.handle[piece]),
             array(INT2, keys.attempt[piece].astype(np.int16)),
             array(INT2, keys.member[piece]),
