@@ -1,7 +1,7 @@
 """The one table of what the words of Kubernetes mean for a pod of ours, and how failures are told to people.
 
 A word is the reason of a pod, of one of its containers, or of a disruption. docs/failures.md shows the table, and a
-test compares them; the example pods in tests/unit/kube/pod_documents are read through it.
+test compares them; the pods recorded in tests/contract/kube/recorded/pods are read through it.
 
 Source: design section 5, "Sync" and "Node lost".
 """
@@ -20,6 +20,7 @@ from argosy_kube.port import Detail
 
 __all__ = [
     "DISRUPTIONS",
+    "FORGOTTEN_END",
     "NODE_LOST",
     "NOT_READY",
     "ORDINARY_ENDS",
@@ -57,6 +58,8 @@ ORDINARY_WAITS: Final = frozenset({"ContainerCreating", "PodInitializing"})
 """Reasons of containers that wait just because they are new."""
 UNSEEN_END: Final = "ContainerStatusUnknown"
 """Reason of a container of which its kubelet knows nothing any more."""
+FORGOTTEN_END: Final = "Unknown"
+"""Reason, with exit code 255, of a container of which its runtime knows nothing after its node was started again."""
 _NO_DETAIL: Final = Detail()
 _SIGNAL_BASE: Final = 128
 _REMEMBERED_WORDS: Final = 1024
@@ -94,6 +97,8 @@ WORDS: Final = (
     Word("PreStartHookError", None, FailureKind.REJECTED),
     Word("RunContainerError", None, FailureKind.REJECTED),
     # The node or cluster failed, or a kubelet refused the pod.
+    Word(UNSEEN_END, _CLUSTER),
+    Word(FORGOTTEN_END, _CLUSTER),
     Word("OutOf*", _CLUSTER),
     Word(POD_DELETED, _CLUSTER),
     Word(NODE_LOST, _CLUSTER),

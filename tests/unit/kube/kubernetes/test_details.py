@@ -94,13 +94,14 @@ def test_killed_by_a_deletion_says_nothing_of_the_container() -> None:
     [
         pytest.param(None, "", id="none"),
         pytest.param("a\n\tb  c\x00\x1b[31m\ud800", "a b c [31m", id="what-does-not-print"),
-        pytest.param("x" * 5000, "x" * (MAX_DETAIL_LENGTH - 1) + "…", id="long"),
-        pytest.param(" " * 5000 + "x", "", id="bounded-before-it-is-looked-at"),
+        pytest.param("a" * 5000 + "z" * 106, "a" * 53 + "…" + "z" * 106, id="long-loses-its-middle"),
+        pytest.param(" " * 5000 + "x", "x", id="bounded-before-it-is-looked-at"),
     ],
 )
 def test_message_of_anybody_is_one_bounded_line(text: str | None, expected: str) -> None:
     """A container says what it likes; databases and terminals need not bear all of it."""
     assert one_line(text) == expected
+    assert len(expected) <= MAX_DETAIL_LENGTH
 
 
 def test_details_stay_with_their_rows() -> None:

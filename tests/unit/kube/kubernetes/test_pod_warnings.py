@@ -104,7 +104,7 @@ async def listed_after_warnings(lab: FakeKubeLab) -> tuple[str | None, Detail | 
             "FailedToRetrieveImagePullSecret: not there",
             id="word-that-would-be-taken-for-another",
         ),
-        pytest.param([("FailedMount", "x\n" * 4000, {})], "FailedMount", "x " * 79 + "x…", id="long-text"),
+        pytest.param([("FailedMount", "x\n" * 4000, {})], "FailedMount", "x " * 26 + "x…" + " x" * 53, id="long-text"),
         pytest.param([("Scheduled", "assigned", {"type": "Normal"})], None, None, id="no-warning"),
         pytest.param(
             [("FailedMount", "of another", {"involvedObject": {"kind": "Pod", "uid": "x"}})],

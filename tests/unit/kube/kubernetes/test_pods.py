@@ -191,11 +191,48 @@ def test_container_that_fails_in_the_second_of_a_deletion_is_judged_by_its_exit_
     assert found == (exit_code, reason)
 
 
+@pytest.mark.parametrize(("exit_code", "reason"), [(3, "Error"), (137, "Deleted"), (143, "Deleted")])
+@pytest.mark.parametrize("seen", [{}, {"observedGeneration": 2}])
+def test_end_of_a_deletion_without_generations_is_judged_by_the_signal(
+    seen: dict[str, int], exit_code: int, reason: str
+) -> None:
+    """A kubelet's last deletion, of grace 0, moves the time past the end of the containers it was to stop."""
+    container_status = terminated(exit_code, "Error")
+    container_status["state"]["terminated"]["finishedAt"] = "2026-01-01T10:00:30Z"
+    status = {"phase": "Failed", "containerStatuses": [container_status], **seen}
+    pod = read(status, deletionTimestamp="2026-01-01T10:00:31Z", deletionGracePeriodSeconds=0)
+    assert exit_and_reason(pod, PodPhase.FAILED) == (exit_code, reason)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "word", "finished", "reason"),
+    [
+        pytest.param(3, "Error", "2026-01-01T10:00:29Z", "Error", id="before"),
+        pytest.param(3, "Error", "2026-01-01T10:00:30Z", "Evicted", id="in-its-second"),
+        pytest.param(3, "Error", None, "Evicted", id="nobody-knows-when"),
+        pytest.param(143, "Error", "2026-01-01T10:00:29Z", "Evicted", id="stopped-by-a-node-whose-clock-is-slow"),
+        pytest.param(137, "OOMKilled", "2026-01-01T10:00:29Z", "OOMKilled", id="memory"),
+    ],
+)
+def test_what_had_ended_by_itself_before_a_disruption_keeps_its_failure(
+    exit_code: int, word: str, finished: str | None, reason: str
+) -> None:
+    """The finalizer keeps pods that have failed, and whoever drains their node marks them too."""
+    container_status = terminated(exit_code, word)
+    container_status["state"]["terminated"]["finishedAt"] = finished
+    disruption = {
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "lastTransitionTime": "2026-01-01T10:00:30Z",
+    }  # fmt: skip
+    pod = read({"phase": "Failed", "containerStatuses": [container_status], "conditions": [disruption]})
+    assert exit_and_reason(pod, PodPhase.FAILED) == (exit_code, reason)
+
+
 def test_pod_deleted_before_its_containers_began_was_deleted() -> None:
-    """A kubelet says that it failed, and nothing else."""
+    """A kubelet says that it failed, and nothing else; of one that nobody deleted it has lost the containers."""
     status = {"phase": "Failed", "containerStatuses": [waiting("ContainerCreating")]}
     assert exit_and_reason(read(status, deletionTimestamp="2026-01-01T10:00:30Z"), PodPhase.FAILED) == (0, "Deleted")
-    assert exit_and_reason(read(status), PodPhase.FAILED) == (0, "")
+    assert exit_and_reason(read(status), PodPhase.FAILED) == (0, "ContainerStatusUnknown")
 
 
 def container(cpu: str | None = None, memory: str | None = None, **fields: Any) -> dict[str, Any]:

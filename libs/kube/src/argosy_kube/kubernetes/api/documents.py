@@ -82,6 +82,7 @@ class Metadata(_Part):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int | None = None
     labels: dict[str, str] | None = None
     finalizers: list[str] | None = None
     creation_timestamp: str | None = None
@@ -174,12 +175,14 @@ class Condition(_Part):
     status: str = ""
     reason: str | None = None
     message: str | None = None
+    last_transition_time: str | None = None
 
 
 class PodStatus(_Part):
     """What is read of the status of a pod."""
 
     phase: str | None = None
+    observed_generation: int | None = None
     reason: str | None = None
     message: str | None = None
     start_time: str | None = None

@@ -36,6 +36,7 @@ from argosy_kube.failure_table import (
     UNSEEN_END,
 )
 from argosy_kube.kubernetes.api.documents import (
+    Condition,
     Container,
     ContainerStatus,
     Metadata,
@@ -44,6 +45,7 @@ from argosy_kube.kubernetes.api.documents import (
     PodStatus,
     Quantities,
     Resources,
+    Terminated,
 )
 from argosy_kube.port import PodPhase
 
@@ -52,8 +54,10 @@ __all__ = [
     "RequestReader",
     "containers_of",
     "deletion_us",
+    "disruption_of",
     "ended_us",
     "exit_and_reason",
+    "first_failed",
     "host_ports",
     "is_awaited",
     "is_gone",
@@ -116,7 +120,7 @@ def containers_of(pod: PodDocument) -> Iterator[ContainerStatus]:
 def deletion_us(metadata: Metadata) -> int:
     """Return when somebody asked for a pod's deletion, microseconds since the Unix epoch; 0 if nobody has.
 
-    The time that Kubernetes writes is that plus the grace, and shrinks with it.
+    The time that Kubernetes writes is that plus the grace, and shrinks with it; once the grace is 0 it may be later.
     """
     if metadata.deletion_timestamp is None:
         return 0
@@ -130,29 +134,73 @@ def exit_and_reason(pod: PodDocument, phase: PodPhase) -> tuple[int, str]:
     A container that just failed after the deletion was asked for was killed by it. Sidecars end with the pod, by a
     signal as a rule, so they count only where no other container has failed.
     """
-    status, deleted_us = pod.status, deletion_us(pod.metadata)
+    status = pod.status
     if phase == PodPhase.PENDING:
         return 0, _waiting_reason(pod)
     if phase != PodPhase.FAILED:
         return 0, status.reason or ""
-    exit_code, own = 0, ""
+    failed = first_failed(pod)
+    exit_code = failed[1].exit_code if failed else 0
+    if status.reason:
+        return exit_code, OWN_LIMIT if _is_own_limit(status) else status.reason
+    disruption = disruption_of(pod)
+    if disruption is not None and disruption.reason:
+        return exit_code, DISRUPTIONS.get(disruption.reason, disruption.reason)
+    is_deleted = pod.metadata.deletion_timestamp is not None
+    if failed is None:  # deleted before its containers had begun, or its kubelet knows nothing of them any more
+        return 0, POD_DELETED if is_deleted else UNSEEN_END
+    return exit_code, POD_DELETED if is_deleted and _was_killed(pod, failed[1]) else failed[1].reason or ""
+
+
+def first_failed(pod: PodDocument) -> tuple[str, Terminated] | None:
+    """Return name and end of the first container of a pod that has failed, None if none has."""
     for container in containers_of(pod):
         ended = container.state.terminated if container.state else None
         if ended is not None and ended.exit_code:
-            exit_code, own = ended.exit_code, ended.reason or ""
-            # Times are whole seconds, so within the same one only the signal tells who was first.
-            earliest_us = deleted_us + (0 if exit_code in _STOPPED_BY_SIGNAL else 1)
-            is_later = own in ORDINARY_ENDS and read_time_us(ended.finished_at) >= earliest_us
-            own = POD_DELETED if deleted_us and (is_later or own == UNSEEN_END) else own
-            break
-    else:
-        own = POD_DELETED if deleted_us else ""  # it was deleted before its containers had begun
-    if status.reason:
-        return exit_code, OWN_LIMIT if _is_own_limit(status) else status.reason
-    for condition in status.conditions or ():
+            return container.name, ended
+    return None
+
+
+def disruption_of(pod: PodDocument) -> Condition | None:
+    """Return the disruption that a failed pod says it has failed of, None if there is none.
+
+    The taint manager also marks pods that have failed long before and are still there: what was not
+    stopped from outside, and had ended before, keeps its own failure.
+    """
+    for condition in pod.status.conditions or ():
         if condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason:
-            return exit_code, DISRUPTIONS.get(condition.reason, condition.reason)
-    return exit_code, own
+            failed = first_failed(pod)
+            if failed is None or _may_be_killed(failed[1]):
+                return condition
+            finished_us = read_time_us(failed[1].finished_at)
+            is_earlier = 0 < finished_us < read_time_us(condition.last_transition_time)
+            return None if is_earlier else condition
+    return None
+
+
+def _may_be_killed(ended: Terminated) -> bool:
+    """Return whether a container may have been stopped from outside: by a signal, or nobody knows how it ended."""
+    if ended.reason == UNSEEN_END:
+        return True
+    return (ended.reason or "") in ORDINARY_ENDS and ended.exit_code in _STOPPED_BY_SIGNAL
+
+
+def _was_killed(pod: PodDocument, ended: Terminated) -> bool:
+    """Return whether a container of a deleted pod failed because of the deletion."""
+    metadata, observed = pod.metadata, pod.status.observed_generation
+    if ended.reason == UNSEEN_END:
+        return True
+    if (ended.reason or "") not in ORDINARY_ENDS:
+        return False
+    if metadata.deletion_grace_period_seconds == 0:
+        # The time is not that of the request any more: a kubelet deletes once again when all containers have ended.
+        if observed is not None and metadata.generation is not None:
+            return observed >= metadata.generation  # the deletion made the last one
+        if _may_be_killed(ended):
+            return True
+    # Times are whole seconds, so within the same one only the signal tells who was first.
+    earliest_us = deletion_us(metadata) + (0 if _may_be_killed(ended) else 1)
+    return read_time_us(ended.finished_at) >= earliest_us
 
 
 def _is_own_limit(status: PodStatus) -> bool:
