@@ -1,7 +1,7 @@
-"""Pods as an API server shows them, read through the one table of failures.
+"""The one table of failures, and what it says of pods that could not be recorded.
 
-The documents are whole pods, written by hand in the shapes of the Kubernetes API reference and of what kubelet, pod
-garbage collector, taint manager and scheduler write; they were not captured from a cluster.
+Recorded pods are read in tests/contract/kube/test_recorded_pods.py. The documents here are of a node that shuts down,
+which takes a login manager, and of a vendor's own word; they were written by hand in the shapes of the API reference.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from argosy_kube.failure_table import (
     DISRUPTIONS,
     WORDS,
     describe_failure,
-    describe_wait,
     failure_of,
-    waiting_failure_of,
 )
 from argosy_kube.kubernetes.api.documents import POD
 from argosy_kube.kubernetes.reading.details import detail_of
@@ -27,71 +25,13 @@ from argosy_kube.port import Detail, PodPhase
 
 DOCUMENTS = Path(__file__).parent / "pod_documents"
 FAILURES_PAGE = Path(__file__).parents[3] / "docs" / "failures.md"
-LOW_MEMORY = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 62Mi."
 
 ENDED = [
-    ("exit_code", FailureKind.EXIT_CODE, "container trainer ended with exit code 3: no input"),
-    ("segmentation_fault", FailureKind.EXIT_CODE, "container trainer ended with exit code 139, SIGSEGV"),
-    ("init_container", FailureKind.EXIT_CODE, "container fetch ended with exit code 1: bucket not found"),
-    (
-        "cannot_start",
-        FailureKind.EXIT_CODE,
-        (
-            "container trainer ended with exit code 128 (StartError): failed to create containerd task: "
-            'exec: "/bin/trian": stat /bin/trian: no such file or directory'
-        ),
-    ),
-    ("deadline", FailureKind.EXIT_CODE, "the pod ran longer than its activeDeadlineSeconds (DeadlineExceeded)"),
-    ("failed_before_it_was_deleted", FailureKind.EXIT_CODE, "container trainer ended with exit code 2"),
-    (
-        "out_of_memory",
-        FailureKind.OUT_OF_MEMORY,
-        "a container used more memory than its limit (OOMKilled, container trainer)",
-    ),
-    ("evicted_by_kubelet", FailureKind.EVICTED, f"the pod was evicted (Evicted): {LOW_MEMORY}"),
-    ("evicted_by_api", FailureKind.EVICTED, "the pod was evicted (Evicted): Eviction API: evicting"),
-    (
-        "preempted_by_scheduler",
-        FailureKind.EVICTED,
-        "the pod was evicted (Preempting): default-scheduler: preempting to accommodate a higher priority pod",
-    ),
-    (
-        "preempted_by_kubelet",
-        FailureKind.EVICTED,
-        "the pod was evicted (Preempting): Preempted in order to admit critical pod",
-    ),
-    (
-        "node_removed",
-        FailureKind.INFRASTRUCTURE,
-        "the node or cluster failed (NodeLost): PodGC: node no longer exists",
-    ),
     (
         "node_shutdown",
         FailureKind.INFRASTRUCTURE,
         "the node or cluster failed (Terminated): Pod was terminated in response to imminent node shutdown.",
     ),
-    (
-        "tainted_node",
-        FailureKind.INFRASTRUCTURE,
-        "the node or cluster failed (NodeNotReady): Taint manager: deleting due to NoExecute taint",
-    ),
-    (
-        "refused_for_cpu",
-        FailureKind.INFRASTRUCTURE,
-        (
-            "the node or cluster failed (OutOfcpu): Pod was rejected: Node didn't have enough resource: cpu, "
-            "requested: 1000, used: 7800, capacity: 8000"
-        ),
-    ),
-    (
-        "refused_for_affinity",
-        FailureKind.INFRASTRUCTURE,
-        (
-            "the node or cluster failed (NodeAffinity): Pod was rejected: Predicate NodeAffinity failed: "
-            "node(s) didn't match Pod's node affinity/selector"
-        ),
-    ),
-    ("deleted_by_hand", FailureKind.INFRASTRUCTURE, "the node or cluster failed (Deleted)"),
     (
         "unknown_word",
         FailureKind.INFRASTRUCTURE,
@@ -99,41 +39,6 @@ ENDED = [
     ),
 ]
 """(document, kind of failure, what people are told) of pods that have failed."""
-
-WAITING = [
-    (
-        "image_pull",
-        FailureKind.IMAGE,
-        (
-            "ErrImagePull, container trainer: rpc error: code = NotFound desc = failed to pull and unpack image "
-            '"registry.example.test/trainer:1.4": not found'
-        ),
-    ),
-    (
-        "image_back_off",
-        FailureKind.IMAGE,
-        'ImagePullBackOff, container trainer: Back-off pulling image "registry.example.test/trainer:1.4"',
-    ),
-    (
-        "image_name",
-        FailureKind.IMAGE,
-        'InvalidImageName, container trainer: Failed to apply default image tag "Trainer:": couldn\'t parse image name',
-    ),
-    (
-        "missing_secret",
-        FailureKind.REJECTED,
-        'CreateContainerConfigError, container trainer: secret "tokens" not found',
-    ),
-    (
-        "unschedulable",
-        FailureKind.INFRASTRUCTURE,
-        "Unschedulable: 0/3 nodes are available: 3 Insufficient cpu.",
-    ),
-]
-"""(document, kind of failure if it goes on, what people are told) of pods that wait."""
-
-QUIET = [("new", PodPhase.PENDING), ("running", PodPhase.RUNNING), ("succeeded", PodPhase.SUCCEEDED)]
-"""(document, phase) of pods with which nothing is amiss."""
 
 
 def read(name: str) -> tuple[PodPhase, int, str, Detail]:
@@ -153,25 +58,9 @@ def test_failed_pod_is_of_its_kind_and_told_in_words(name: str, kind: FailureKin
     assert describe_failure(reason, exit_code, detail) == told
 
 
-@pytest.mark.parametrize(("name", "kind", "told"), WAITING, ids=[row[0] for row in WAITING])
-def test_waiting_pod_fails_of_what_it_waits_for(name: str, kind: FailureKind, told: str) -> None:
-    """A name that is wrong is the job's fault, a node that does nothing is not."""
-    phase, _, reason, detail = read(name)
-    assert phase == PodPhase.PENDING
-    assert waiting_failure_of(reason) == kind
-    assert describe_wait(reason, detail) == told
-
-
-@pytest.mark.parametrize(("name", "phase"), QUIET, ids=[row[0] for row in QUIET])
-def test_pod_with_which_nothing_is_amiss_gives_no_reason(name: str, phase: PodPhase) -> None:
-    """New, running and succeeded pods wait for nothing and have failed of nothing."""
-    assert read(name) == (phase, 0, "", Detail())
-
-
 def test_every_example_pod_is_expected_to_be_something() -> None:
     """No document lies there unread."""
-    told = {row[0] for row in (*ENDED, *WAITING, *QUIET)}
-    assert told == {path.stem for path in DOCUMENTS.glob("*.json")}
+    assert {row[0] for row in ENDED} == {path.stem for path in DOCUMENTS.glob("*.json")}
 
 
 def test_disruptions_are_words_of_the_table() -> None:
@@ -200,6 +89,8 @@ def test_page_of_failures_shows_the_table() -> None:
         ("NodeShutdown", 143, FailureKind.INFRASTRUCTURE),
         ("Whatever", 0, FailureKind.INFRASTRUCTURE),
         ("Whatever", 3, FailureKind.EXIT_CODE),
+        ("Unknown", 255, FailureKind.INFRASTRUCTURE),
+        ("ContainerStatusUnknown", 137, FailureKind.INFRASTRUCTURE),
     ],
 )
 def test_word_decides_before_the_exit_code_where_it_is_known(reason: str, exit_code: int, kind: FailureKind) -> None:
