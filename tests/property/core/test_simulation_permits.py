@@ -78,7 +78,7 @@ def test_without_releases_of_what_is_turned_away_a_leak_is_caught(monkeypatch: p
         original(self, term, lambda _: None)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Permits, "__init__", init)
-    assert fails_within(4, make_world, first=9)
+    assert fails_within(4, make_world, first=10)
 
 
 def test_without_looking_whether_jobs_are_still_there_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
