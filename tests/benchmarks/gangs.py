@@ -257,7 +257,7 @@ def in_a_session(rng: np.random.Generator, *, gang_count: int = 3000, node_count
 def in_a_round(*, gang_count: int = 3000, node_count: int = 5000) -> dict[str, Any]:
     """Have a leader place gangs of three of one class; return the processor time of one in a whole round."""
     world = LeaderWorld(clusters={"a": node_count}, node_amounts={"cpu": 32_000, "memory": 1 << 37})
-    world.book.definitions[2] = gang_of_three(4).definition()
+    world.job_index.definitions[2] = gang_of_three(4).definition()
     world.submit(gang_count, class_id=2)
     began_s = time.process_time()
     plan = world.plan()

@@ -28,7 +28,7 @@ def main() -> int:
             for _ in range(min(_EVENTS_A_WORLD, events - played)):
                 world.step()
                 played += 1
-            world.check_books()
+            world.check_ledger()
         except AssertionError as error:
             broken = f"seed {seed}: {error}"
         counts.update(world.counts)

@@ -51,7 +51,7 @@ def _start_ledger(pods: int, *, is_uncertain: bool) -> NodeLedger:
 
 def _over_committed(ledger: NodeLedger) -> int:
     """Return on how many nodes more is taken than they have."""
-    books = ledger.permits.room.node_books()
+    books = ledger.permits.room.node_accounts()
     return int((books.reserved > books.total - books.system).any(axis=0).sum())
 
 
@@ -77,7 +77,7 @@ async def _serve(pods: int, pipe: Connection, *, is_uncertain: bool) -> None:
         await asyncio.to_thread(pipe.recv)
         for task in tasks:
             task.cancel()
-    books = ledger.permits.room.node_books()
+    books = ledger.permits.room.node_accounts()
     pipe.send((int(books.buffer[0].sum()) // UNIT[0], max(over, _over_committed(ledger))))
     await asyncio.to_thread(pipe.recv)
     await server.stop(0)

@@ -47,7 +47,7 @@ class DemandMachine(RuleBasedStateMachine):
     def _beyond(self, cluster: str, said: dict[tuple[int, int], int]) -> int:
         """Return what runs of a cluster hold beyond what they ask for."""
         runs = [(run[0], run[1]) for run in self.world.live_runs(cluster)]
-        return sum(max(said.get(run, -1) - _CLASSES[self.world.book.class_of(run[0]) + 1][0], 0) for run in runs)
+        return sum(max(said.get(run, -1) - _CLASSES[self.world.job_index.class_of(run[0]) + 1][0], 0) for run in runs)
 
     @rule(seconds=st.integers(1, 20))
     def round(self, seconds: int) -> None:
@@ -98,11 +98,11 @@ class DemandMachine(RuleBasedStateMachine):
         sums = {"usage": [0, 0], "queued_usage": [0, 0]}
         for slot in state.live.live_slots().tolist():
             handle = int(state.live.handle[slot])
-            of_class = _CLASSES[world.book.class_of(handle) + 1]
+            of_class = _CLASSES[world.job_index.class_of(handle) + 1]
             waits = bool(state.stage_is_queued(np.array([slot]))[0])
             cpu = -1 if waits else self.said.get((handle, int(state.live.attempt[slot])), -1)
             held = of_class if cpu < 0 else (cpu, *of_class[1:])
-            queue = world.book.plan.job_sets[world.book.plan.job_set[world.book.index(handle)]][0]
+            queue = world.job_index.plan.job_sets[world.job_index.plan.job_set[world.job_index.index(handle)]][0]
             sums["queued_usage" if waits else "usage"][queue] += int(state.classes.weigh(np.array([held]))[0])
         rows = [state.queues.ids.find(queue_id) for queue_id in (1, 2)]
         assert {name: getattr(state.queues, name)[rows].tolist() for name in sums} == sums

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from argosy_core.job.reading.permit_rules import PermitRules
-from argosy_core.ledger import NodeLedger, PermitBook, PermitSettings
+from argosy_core.ledger import NodeLedger, PermitLedger, PermitSettings
 from argosy_core.ledger.permit_notes import NotedPermits
 from argosy_testkit.permit_world import PermitWorld
 
 _EVENTS = 1000
 
 
-def ledgers_with(book: type[PermitBook]) -> Callable[..., NodeLedger]:
-    """Return what makes ledgers with other books."""
+def ledgers_with(kind: type[PermitLedger]) -> Callable[..., NodeLedger]:
+    """Return what makes ledgers with permits of another kind."""
 
     def make(*, permits: PermitSettings) -> NodeLedger:
         ledger = NodeLedger(permits=permits)
-        ledger.permits = book(ledger._placements, ledger.nodes, permits)
+        ledger.permits = kind(ledger._placements, ledger.nodes, permits)
         return ledger
 
     return make
@@ -44,7 +44,7 @@ def play(world: PermitWorld) -> None:
     for number in range(_EVENTS):
         world.step()
         if number % 20 == 0:
-            world.check_books()
+            world.check_ledger()
 
 
 @pytest.mark.parametrize(("seed", "has_notes"), [(0, False), (1, False), (0, True), (96, True)])
@@ -71,11 +71,11 @@ def test_no_node_is_promised_twice_while_the_configuration_changes() -> None:
             world.configure(rules[number // 40 % len(rules)])
         world.step()
         if number % 20 == 0:
-            world.check_books()
+            world.check_ledger()
     assert world.counts["permit"] > 20
 
 
-class WithoutUncertainty(PermitBook):
+class WithoutUncertainty(PermitLedger):
     """After a start pods count as they are."""
 
     def start(self, now_s: float) -> None:
@@ -83,7 +83,7 @@ class WithoutUncertainty(PermitBook):
         self.now_s = self._uncertain_until_s = now_s
 
 
-class TrustsEverybody(PermitBook):
+class TrustsEverybody(PermitLedger):
     """An agent that only just started is taken for the one that holds the lease."""
 
     def join(self, rows: Any, ceilings: Any, held: Any, **who: Any) -> Any:
@@ -91,7 +91,7 @@ class TrustsEverybody(PermitBook):
         return super().join(rows, ceilings, np.ones_like(held), **who)
 
 
-class LetsAnybodyJoin(PermitBook):
+class LetsAnybodyJoin(PermitLedger):
     """A pod goes to whoever asks, while another process's lease lasts."""
 
     def join(self, rows: Any, ceilings: Any, held: Any, **who: Any) -> Any:
@@ -100,7 +100,7 @@ class LetsAnybodyJoin(PermitBook):
         return super().join(rows, ceilings, held, **who)
 
 
-class FreesAtOnce(PermitBook):
+class FreesAtOnce(PermitLedger):
     """A stream that breaks gives its permits back."""
 
     def cut_off(self, session: int, renewed_s: float) -> None:
@@ -108,7 +108,7 @@ class FreesAtOnce(PermitBook):
         self.leave(session)
 
 
-class WithoutRoom(PermitBook):
+class WithoutRoom(PermitLedger):
     """Whatever is asked is given."""
 
     def _give(self, rows: Any, at: Any) -> None:
@@ -117,7 +117,7 @@ class WithoutRoom(PermitBook):
 
 
 @pytest.mark.parametrize(
-    ("book", "seed"),
+    ("kind", "seed"),
     [
         (WithoutUncertainty, 25),
         (TrustsEverybody, 19),
@@ -126,9 +126,9 @@ class WithoutRoom(PermitBook):
         (WithoutRoom, 0),
     ],
 )
-def test_without_a_defence_a_node_that_is_promised_twice_is_caught(book: type[PermitBook], seed: int) -> None:
+def test_without_a_defence_a_node_that_is_promised_twice_is_caught(kind: type[PermitLedger], seed: int) -> None:
     """The worlds find what each defence is for."""
-    world = PermitWorld(seed, make_ledger=ledgers_with(book), restart_ratio=0.002)
+    world = PermitWorld(seed, make_ledger=ledgers_with(kind), restart_ratio=0.002)
     with pytest.raises(AssertionError):
         play(world)
 

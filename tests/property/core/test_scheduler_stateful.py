@@ -192,7 +192,7 @@ class PoolMachine(RuleBasedStateMachine):
             classes = world.state.classes.class_id[world.state.live.class_index[world.state.live.live_slots()]]
             if not (classes != 3).any():
                 break
-        left = [handle for handle in world.store.open_handles if world.book.class_of(handle) + 1 != 3]
+        left = [handle for handle in world.store.open_handles if world.job_index.class_of(handle) + 1 != 3]
         assert not left, [explain(world.state, handle, world.now_s) for handle in left]
         assert all(job.event_state == job.state for job in world.store.jobs.values() if job.state)
         assert [cluster.ledger.placement_count for cluster in world.clusters.values()] == [0, 0]

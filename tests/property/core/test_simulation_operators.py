@@ -37,7 +37,7 @@ def test_children_end_with_their_parents_whatever_goes_wrong() -> None:
         world = family_world(seed)
         world.run()
         states = {job.index: job.state for job in world.context.store.jobs.values()}
-        assert JobState.CANCELLED in {states[child] for child in world.context.book.plan.families}
+        assert JobState.CANCELLED in {states[child] for child in world.context.job_index.plan.families}
 
 
 def test_child_that_outlives_its_parent_against_its_word_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

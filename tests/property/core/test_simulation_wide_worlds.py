@@ -68,7 +68,7 @@ def test_no_job_begins_that_is_held_or_waits_for_others_whatever_goes_wrong() ->
         world = draw_world(seed, waiting=True, check_steps=25)
         world.run()
         jobs = list(world.context.store.jobs.values())
-        begun += sum(bool(jobs[row].runs) for row in world.context.book.plan.after)
+        begun += sum(bool(jobs[row].runs) for row in world.context.job_index.plan.after)
     assert begun
 
 
@@ -76,7 +76,7 @@ def test_wide_worlds_do_what_the_others_leave_out() -> None:
     """What is not tried proves nothing."""
     world = draw_world(3, wide=True, check_steps=0)
     counters = world.run().counters
-    assert world.context.book.has_several_pods
+    assert world.context.job_index.has_several_pods
     for name in ("calls repeated", "clusters forgotten", "late commits"):
         assert counters.get(name, 0) > 0, name
 

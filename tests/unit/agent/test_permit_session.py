@@ -109,13 +109,13 @@ async def test_an_agent_that_stops_gives_its_pods_back_and_comes_no_more(sampler
         await session.check()
         session.send([PermitRequest(uid=UID, sequence=1, is_first=True, **has)])
         await until(PermitsTold)
-        book = sampler.ledger.permits
-        (row,) = book.pods.live().tolist()
-        assert book.pods.session[row] > 0
+        permits = sampler.ledger.permits
+        (row,) = permits.pods.live().tolist()
+        assert permits.pods.session[row] > 0
         await session.leave()
         await holding
-    assert book.pods.session[row] == 0
-    assert book.pods.floor_until_s[row] <= book.now_s + book.settings.margin_s
+    assert permits.pods.session[row] == 0
+    assert permits.pods.floor_until_s[row] <= permits.now_s + permits.settings.margin_s
 
 
 async def test_an_agent_without_a_session_stops_at_once(sampler: Sampler) -> None:

@@ -270,9 +270,9 @@ def test_the_configuration_says_units_times_and_weights() -> None:
         lease_s=3,
         margin_s=2,
     )
-    book = config.make_ledger().permits
-    assert (book.settings.unit, book.settings.node_units) == ((500, 2 << 30), {"big": (1000, 4 << 30)})
-    assert (book.settings.lease_s, book.settings.margin_s, list(book.queues.weights.values())) == (3, 2, [2])
+    permits = config.make_ledger().permits
+    assert (permits.settings.unit, permits.settings.node_units) == ((500, 2 << 30), {"big": (1000, 4 << 30)})
+    assert (permits.settings.lease_s, permits.settings.margin_s, list(permits.queues.weights.values())) == (3, 2, [2])
     for wrong in ({"unit": "cpu=1"}, {"lease_s": 0.0}, {"queue_weights": {"a": 0.0}}, {"node_units": {"n": "x"}}):
         with pytest.raises(InvalidRequest):
             PermitConfig(**wrong)  # type: ignore[arg-type]

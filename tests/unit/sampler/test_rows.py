@@ -13,7 +13,7 @@ from argosy_core.nodes import NodeSpec
 from argosy_core.plugins import build_framework
 from argosy_core.resources import DEFAULT_AXIS
 from argosy_kube.kubernetes.api.documents import Metadata
-from argosy_kube.kubernetes.reading.columns import TableBook
+from argosy_kube.kubernetes.reading.columns import SharedTables
 from argosy_kube.port import Change, ObjectEvents, PodPhase
 from argosy_sampler.codec import CapacityWriter
 from argosy_sampler.informer import Informer
@@ -47,10 +47,10 @@ def test_pods_of_a_node_that_went_are_not_booked_on_the_one_that_has_its_row() -
     cluster: Any = None
     backoff: Any = None
     informer = Informer(cluster, ledger, framework=build_framework(), backoff=backoff, log=structlog.get_logger())
-    book = TableBook()
+    tables = SharedTables()
 
     def pod_on(node: str, number: int, phase: PodPhase = PodPhase.RUNNING) -> ObjectEvents:
-        rows = book.begin()
+        rows = tables.begin()
         request = rows.tables.requests.intern({"cpu": 1000})
         metadata = Metadata(uid=f"00000000-0000-4000-8000-{number:012}")
         state = (rows.tables.nodes.intern(node), phase, 0, -1, request)

@@ -91,8 +91,8 @@ class Poisoned:
         self.met = 0
         monkeypatch.setattr(LeaderActor, "FORESEEN", (Poison,))
         self.world = World(plan(delegated=delegated), seed=3, settings=WorldSettings())
-        self.book = self.world.context.book
-        self.bad_handle = int(self.book.handles(np.array([BAD_JOB]))[0])
+        self.job_index = self.world.context.job_index
+        self.bad_handle = int(self.job_index.handles(np.array([BAD_JOB]))[0])
 
     def poison(self, owner: Any, name: str, is_met: Callable[..., bool]) -> None:
         """Let a function raise whenever it meets the poison."""
@@ -258,14 +258,14 @@ def test_a_decided_lease_that_raises_goes_to_quarantine_and_its_class_waits(pois
     assert poisoned.ended_terms == 1
     assert {origin.kind for origin in poisoned.world.context.store.suspects} == {"record", "class"}
     assert BAD_JOB in poisoned.unfinished()
-    bad_class = int(poisoned.book.columns(np.array([BAD_JOB]), np.ones(1), np.zeros(1)).class_id[0])
+    bad_class = int(poisoned.job_index.columns(np.array([BAD_JOB]), np.ones(1), np.zeros(1)).class_id[0])
     assert str(bad_class) in {origin.key for origin in poisoned.world.context.store.suspects}
 
 
 @pytest.mark.parametrize("step", ["decide", "begin"])
 def test_a_round_that_raises_on_a_class_is_given_up_and_only_that_class_waits(poisoned: Poisoned, step: str) -> None:
     """No term ends: nothing was placed yet."""
-    bad_class = int(poisoned.book.columns(np.array([BAD_JOB]), np.ones(1), np.zeros(1)).class_id[0])
+    bad_class = int(poisoned.job_index.columns(np.array([BAD_JOB]), np.ones(1), np.zeros(1)).class_id[0])
 
     def asks(round_: Any, *_: Any) -> bool:
         return any(bad_class in request.class_ids for request in round_.requests)
@@ -285,7 +285,7 @@ def test_a_round_that_raises_on_a_class_is_given_up_and_only_that_class_waits(po
 
 def test_a_round_that_raises_after_it_placed_holds_what_it_asked_for(poisoned: Poisoned) -> None:
     """What was placed is in nobody's memory any more, so the term ends, once."""
-    bad_class = int(poisoned.book.columns(np.array([BAD_JOB]), np.ones(1), np.zeros(1)).class_id[0])
+    bad_class = int(poisoned.job_index.columns(np.array([BAD_JOB]), np.ones(1), np.zeros(1)).class_id[0])
     poisoned.poison(
         rounds.Round, "finish", lambda round_, *_: any(bad_class in request.class_ids for request in round_.requests)
     )

@@ -63,7 +63,7 @@ def test_bodies_of_simulated_jobs_are_bags() -> None:
     """What executors of a world create is what they would get in a mesh."""
     from argosy_simulation import draw_world
 
-    book = draw_world(1, with_faults=False).context.book
-    for spec in book.specs:
-        kinds = [manifest["kind"] for manifest in json.loads(book.body_of(spec.hash))]
+    job_index = draw_world(1, with_faults=False).context.job_index
+    for spec in job_index.specs:
+        kinds = [manifest["kind"] for manifest in json.loads(job_index.body_of(spec.hash))]
         assert list(Layout.parse(spec.layout).kinds) == kinds

@@ -206,7 +206,7 @@ def _scaling_series(world: World) -> ScalingSeries:
         short_ratio=float(short.sum() / max(pods.sum(), 1.0)),
         resize_count=int(resizes.sum()),
         pods={
-            f"of job {world.context.book.index(handle) + 1}": ScalingSeries(
+            f"of job {world.context.job_index.index(handle) + 1}": ScalingSeries(
                 at_s=tuple(one.at_s for one in notes[handle]),
                 requested=tuple(one.requested / _MILLICORES for one in notes[handle]),
                 approved=tuple(one.approved / _MILLICORES for one in notes[handle]),
@@ -329,7 +329,7 @@ class _Witness:
             promise = state.promises.given_to(handle)
             if promise is None:
                 continue
-            row, moment_s = world.context.book.index(handle), promise.moment_s - START_US / 1e6
+            row, moment_s = world.context.job_index.index(handle), promise.moment_s - START_US / 1e6
             known, names = self.promises.get(row), state.clusters.nodes[promise.cluster].names
             if known is None or known.moment_s != moment_s:
                 self.promises[row] = GivenPromise(

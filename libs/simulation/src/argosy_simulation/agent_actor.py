@@ -111,7 +111,7 @@ class AgentActor(Process):
             InvalidRequest: The plan has no scaling.
         """
         super().__init__(f"{cluster.name}/agent")
-        plan = context.book.plan.scaling
+        plan = context.job_index.plan.scaling
         if plan is None:
             raise InvalidRequest("nothing is resized in this world")
         self._context, self._cluster, self._plan = context, cluster, plan
@@ -138,7 +138,9 @@ class AgentActor(Process):
     def _step(self) -> None:
         self._is_awake = False
         now_s = self._context.agenda.elapsed_s
-        running = [pod for pod in self._cluster.running_pods() if self._context.book.scaling_of(pod.key[0]) is not None]
+        running = [
+            pod for pod in self._cluster.running_pods() if self._context.job_index.scaling_of(pod.key[0]) is not None
+        ]
         if running:
             self._wake()
         elif not self._seen:
@@ -163,7 +165,7 @@ class AgentActor(Process):
         self._seen = there
 
     def _shown(self, uid: str, pod: RunningPod) -> PodSeen:
-        scaling = self._context.book.scaling_of(pod.key[0])
+        scaling = self._context.job_index.scaling_of(pod.key[0])
         assert scaling is not None
         policy = ScalingPolicy(least=Amounts(*scaling.least), most=Amounts(*scaling.most), load_ratio=1.0)
         size = _size(pod)
@@ -221,10 +223,10 @@ class AgentActor(Process):
         self, running: list[RunningPod], now_s: float
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Tell the agent what pods use; return millicores that they use, and that they would use."""
-        agenda, book = self._context.agenda, self._context.book
-        jobs = np.array([book.index(pod.key[0]) for pod in running], np.int64)
+        agenda, job_index = self._context.agenda, self._context.job_index
+        jobs = np.array([job_index.index(pod.key[0]) for pod in running], np.int64)
         ages_s = np.array([(agenda.now_us - pod.started_us) / 1e6 for pod in running])
-        asked = [dict(book.requests_of(*pod.key)) for pod in running]
+        asked = [dict(job_index.requests_of(*pod.key)) for pod in running]
         whole = np.array([[amounts[name] for name in SCALED] for amounts in asked], np.float64).reshape(-1, len(SCALED))
         demand = self._plan.use_ratios(jobs, ages_s) * whole[:, 0]
         used = np.minimum(demand, np.array([_size(pod).cpu_millicores for pod in running], np.float64))

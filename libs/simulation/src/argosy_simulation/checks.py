@@ -19,7 +19,7 @@ from argosy_simulation.agenda import Process
 from argosy_simulation.executor_actor import ExecutorActor
 from argosy_simulation.leader_actor import LeaderActor
 from argosy_simulation.parts import WorldParts
-from argosy_simulation.plan import JobBook
+from argosy_simulation.plan import JobIndex
 from argosy_simulation.sampler_actor import SamplerActor
 
 __all__ = ["check_memory", "check_rest"]
@@ -63,10 +63,10 @@ def check_rest(world: WorldParts) -> None:
 
 def _check_jobs(world: WorldParts) -> None:
     """Every acknowledged job has ended, and its row and its events agree."""
-    store, book = world.context.store, world.context.book
-    endless = ~np.isfinite(book.plan.run_s)
-    if book.plan.options is not None:
-        endless &= book.plan.options.time_limit_s < 0
+    store, job_index = world.context.store, world.context.job_index
+    endless = ~np.isfinite(job_index.plan.run_s)
+    if job_index.plan.options is not None:
+        endless &= job_index.plan.options.time_limit_s < 0
     for handle, job in store.jobs.items():
         _require(
             job.state > 0 or (bool(endless[job.index]) and job.live_attempt > 0),
@@ -76,19 +76,19 @@ def _check_jobs(world: WorldParts) -> None:
             job.state in (0, job.event_state) and job.event_state > 0,
             f"row and events of job {job.index} agree ({job.state}, {job.event_state})",
         )
-    for row, (until, others) in book.plan.after.items():
-        job, *named = (store.jobs[handle] for handle in book.handles(np.array([row, *others])).tolist())
+    for row, (until, others) in job_index.plan.after.items():
+        job, *named = (store.jobs[handle] for handle in job_index.handles(np.array([row, *others])).tolist())
         states = [other.state for other in named]
         if job.runs:
             _require(all(states), f"job {row} began after {others} had ended")
             well = until is AfterUntil.ENDED or set(states) == {JobState.SUCCEEDED}
             _require(well, f"job {row} began after {others} had succeeded")
-    for row, above in book.plan.families.items():
-        child, parent = (store.jobs[handle] for handle in book.handles(np.array([row, above])).tolist())
+    for row, above in job_index.plan.families.items():
+        child, parent = (store.jobs[handle] for handle in job_index.handles(np.array([row, above])).tolist())
         _require(not parent.state or bool(child.state), f"job {row} has ended with {above}")
     _require(not store.changes, "every change was taken")
     _require(len(store.jobs) == world.submitted_count, "no acknowledged job is lost")
-    _require(len(store.jobs) == len(book.plan), "every submit was acknowledged in the end")
+    _require(len(store.jobs) == len(job_index.plan), "every submit was acknowledged in the end")
 
 
 def _check_runs(world: WorldParts) -> dict[str, set[tuple[int, int]]]:
@@ -125,19 +125,19 @@ def _check_ledger(world: WorldParts, sampler: SamplerActor, live: set[tuple[int,
     counted = np.arange(len(ledger.axis)) != pods
     _require(bool((ledger.nodes.free[counted] >= 0).all()), f"{name} has nothing below zero")
     taken = (ledger.nodes.allocatable - ledger.nodes.free).sum(axis=1)
-    book = world.context.book
+    job_index = world.context.job_index
     wanted = np.zeros_like(taken)
     for handle, ordinal in live:
-        wanted[pods] += _more_pods(book, handle, ordinal)
-        for position in book.pods_of(handle):
-            for resource, amount in book.requests_of(handle, ordinal, position):
+        wanted[pods] += _more_pods(job_index, handle, ordinal)
+        for position in job_index.pods_of(handle):
+            for resource, amount in job_index.requests_of(handle, ordinal, position):
                 wanted[ledger.axis.index(resource)] += amount
     _require(bool((taken == wanted).all()), f"{name} books what the live runs ask for")
 
 
-def _more_pods(book: JobBook, handle: int, ordinal: int) -> int:
+def _more_pods(job_index: JobIndex, handle: int, ordinal: int) -> int:
     """Return how many of its node's pods a member keeps from others beside its own."""
-    definition = book.plan.classes[book.class_of(handle)]
+    definition = job_index.plan.classes[job_index.class_of(handle)]
     is_whole = (
         bool(definition.gang) and definition.gang[definition.member_groups[place_of(member_of(ordinal))]].whole_nodes
     )

@@ -36,7 +36,7 @@ from argosy_simulation.cluster_changes import (
 )
 from argosy_simulation.cluster_objects import ClusterObject, RunningPod
 from argosy_simulation.network import Network
-from argosy_simulation.plan import POD, JobBook
+from argosy_simulation.plan import POD, JobIndex
 from argosy_simulation.settings import WorldSettings
 from argosy_simulation.watches import Watches
 
@@ -55,7 +55,7 @@ class ClusterActor(Process):
     Args:
         name: Its name.
         nodes: Its nodes.
-        book: Tells what the pods of a job need, and how long they run.
+        job_index: Tells what the pods of a job need, and how long they run.
         agenda: Time.
         network: Draws delays and faults.
         settings: Delays.
@@ -67,7 +67,7 @@ class ClusterActor(Process):
         name: str,
         nodes: Iterable[NodeSpec],
         *,
-        book: JobBook,
+        job_index: JobIndex,
         agenda: Agenda,
         network: Network,
         settings: WorldSettings,
@@ -75,7 +75,7 @@ class ClusterActor(Process):
     ) -> None:
         """Start with empty nodes."""
         super().__init__(name)
-        self._book = book
+        self._job_index = job_index
         self._agenda = agenda
         self._network = network
         self._settings = settings
@@ -330,7 +330,7 @@ class ClusterActor(Process):
     def _make(self, key: Key, node: str, *, was_known: bool) -> ClusterObject:
         """Create an object; a pod starts a while later if its node is there and has room."""
         handle, _, position = key
-        kind = self._book.kinds_of(handle)[position]
+        kind = self._job_index.kinds_of(handle)[position]
         item = self.objects[key] = ClusterObject(self._next_uid, kind, node, _CREATED if kind == POD else _RUNNING)
         self._next_uid += 1
         if kind == POD:
@@ -370,7 +370,7 @@ class ClusterActor(Process):
 
     def _asks(self, key: Key, item: ClusterObject) -> tuple[tuple[str, int], ...]:
         """Return what a pod asks for."""
-        return self._book.requests_of(*key) if item.requests is None else item.requests
+        return self._job_index.requests_of(*key) if item.requests is None else item.requests
 
     def _book_room(self, key: Key, item: ClusterObject, sign: int) -> None:
         """Take (-1) or give back (+1) what a pod asks for."""
@@ -387,7 +387,7 @@ class ClusterActor(Process):
         item.state, item.started_us = _RUNNING, self._agenda.now_us
         self.watches.tell(Scope.OBJECTS, self._show(key, item, gone=False))
         self.on_start()
-        run_s = self._book.run_s(handle, position)
+        run_s = self._job_index.run_s(handle, position)
         if np.isfinite(run_s):
             self._agenda.at(self._end_us(run_s), self, self._finish, key, uid)
 
@@ -403,7 +403,7 @@ class ClusterActor(Process):
         item = self.objects.get(key)
         if item is None or item.uid != uid or item.state != _RUNNING:
             return
-        item.exit_code = self._book.exit_code(key[0], key[2])
+        item.exit_code = self._job_index.exit_code(key[0], key[2])
         item.state = _FAILED if item.exit_code else _SUCCEEDED
         item.failure = _EXIT_CODE if item.exit_code else 0
         self._leave(key, item)

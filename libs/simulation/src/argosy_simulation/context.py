@@ -15,7 +15,7 @@ from argosy_simulation.agenda import Agenda, Process
 from argosy_simulation.audit import Audit
 from argosy_simulation.durable import DurableStore
 from argosy_simulation.network import Network
-from argosy_simulation.plan import JobBook
+from argosy_simulation.plan import JobIndex
 from argosy_simulation.settings import WorldSettings
 
 __all__ = ["Context", "Directory"]
@@ -41,7 +41,7 @@ class Context:
     """Streams, delays and chance."""
     store: DurableStore
     """What survives."""
-    book: JobBook
+    job_index: JobIndex
     """Jobs by handle."""
     audit: Audit
     """What truly happens."""

@@ -32,7 +32,7 @@ from argosy_core.scheduler import (
 )
 from argosy_simulation.agenda import Process
 from argosy_simulation.loads import load_columns
-from argosy_simulation.plan import JobBook
+from argosy_simulation.plan import JobIndex
 from argosy_simulation.results import JobTimes
 from argosy_simulation.run_notes import note_held, note_nodes
 from argosy_simulation.stored_rows import JobRow, LogRecord, RunRow
@@ -51,14 +51,14 @@ class DurableStore(Process):
     """Database and log of one pool.
 
     Args:
-        book: The jobs there will be.
+        job_index: The jobs there will be.
         times: Where what happened to each job is written.
     """
 
-    def __init__(self, book: JobBook, times: JobTimes) -> None:
+    def __init__(self, job_index: JobIndex, times: JobTimes) -> None:
         """Start empty, led by nobody."""
         super().__init__("store")
-        self._book = book
+        self._job_index = job_index
         self._times = times
         self.epoch = 0
         self.log_position = 0
@@ -74,7 +74,7 @@ class DurableStore(Process):
         """(cluster, role) -> highest incarnation bound."""
         self.forgotten: set[str] = set()
         self.cordoned: set[str] = set()
-        self.delegated: set[str] = set(book.plan.delegated)
+        self.delegated: set[str] = set(job_index.plan.delegated)
         """Clusters that somebody declared gone and that have not come back."""
         self.deduplication: dict[int, None] = {}
         """Client ids that became a job; a job's client id is its index."""
@@ -102,12 +102,14 @@ class DurableStore(Process):
         if not rows.size:
             return
         self.deduplication.update(dict.fromkeys(rows.tolist()))
-        for row, handle in zip(rows.tolist(), self._book.handles(rows).tolist(), strict=True):
+        for row, handle in zip(rows.tolist(), self._job_index.handles(rows).tolist(), strict=True):
             if handle in self.jobs:
                 raise InvariantViolation(f"job {row} is accepted twice")
-            options = self._book.plan.options
+            options = self._job_index.plan.options
             held = options is not None and options.held[row] == 1
-            self.jobs[handle] = JobRow(row, now_us, int(self._book.plan.priority[row]), held=held, may_run=not held)
+            self.jobs[handle] = JobRow(
+                row, now_us, int(self._job_index.plan.priority[row]), held=held, may_run=not held
+            )
             self.open_handles[handle] = None
         self._times.submit_us[rows] = now_us
         self.changes[change_id] = rows
@@ -417,14 +419,14 @@ class DurableStore(Process):
         sizes = np.diff(draft.offset).tolist()
         for job_set, first, size in zip(draft.job_set_id.tolist(), draft.first_number.tolist(), sizes, strict=True):
             self.event_numbers[job_set] = first + size - 1
-        self._times.take(draft, self._book.index(0))
+        self._times.take(draft, self._job_index.index(0))
 
     # --- a new leader -------------------------------------------------------------------------------------------------
 
     def load(self) -> LoadedColumns:
         """Return what a new leader reads."""
         return load_columns(
-            self._book,
+            self._job_index,
             {handle: self.jobs[handle] for handle in sorted(self.open_handles)},
             with_states=self.with_states,
             event_numbers=self.event_numbers,

@@ -291,7 +291,7 @@ class ExecutorActor(Process):
             self._news()
 
     def _run_rows(self, rows: ExecutorRows) -> RunRows:
-        book = self._context.book
+        job_index = self._context.job_index
         return RunRows(
             handle_column=rows.handle,
             ordinal_column=Members.of(rows.handle, rows.attempt, rows.member).ordinal,
@@ -301,7 +301,7 @@ class ExecutorActor(Process):
             metadata_column=rows.metadata_index,
             owner_column=rows.owner,
             seen_column=rows.seen,
-            bodies=tuple(book.body_of(spec.hash) for spec in rows.specs),
+            bodies=tuple(job_index.body_of(spec.hash) for spec in rows.specs),
             nodes=rows.nodes,
             metadata=rows.metadata,
             owners=rows.owners,
@@ -342,7 +342,7 @@ class ExecutorActor(Process):
     def _observations(self, rows: list[tuple[object, ...]]) -> Observations:
         """Return changes as the reconcile step takes them."""
         changes = [row for row in rows if isinstance(row, ObjectChange) and row.is_labelled]
-        times_s = [self._context.book.stop_after_s(change.handle) for change in changes]
+        times_s = [self._context.job_index.stop_after_s(change.handle) for change in changes]
         return _columns(changes, {place: time_s for place, time_s in enumerate(times_s) if time_s})
 
 

@@ -17,10 +17,10 @@ from argosy_simulation.parts import WorldParts
 from argosy_simulation.sampler_actor import SamplerActor
 from argosy_simulation.settings import FaultSettings
 
-__all__ = ["Saboteur"]
+__all__ = ["FaultInjector"]
 
 
-class Saboteur(Process):
+class FaultInjector(Process):
     """Lets things go wrong in a world until its phase with faults is over.
 
     Args:
@@ -34,7 +34,7 @@ class Saboteur(Process):
         self, world: WorldParts, settings: FaultSettings, rng: np.random.Generator, late_rng: np.random.Generator
     ) -> None:
         """Put all faults on the agenda."""
-        super().__init__("saboteur")
+        super().__init__("faults")
         self._world = world
         self._settings = settings
         self._rng = rng

@@ -243,20 +243,20 @@ class LeaderActor(Process):
         self.feed(
             Loaded(
                 columns=columns,
-                classes={class_id: context.book.definitions[class_id] for class_id in class_ids},
-                queues=tuple(context.book.queues()),
+                classes={class_id: context.job_index.definitions[class_id] for class_id in class_ids},
+                queues=tuple(context.job_index.queues()),
                 clusters=tuple(
                     context.store.cluster_settings(cluster)
                     for cluster in sorted({key[0] for key in context.store.incarnations})
                 ),
                 log_position=context.store.log_position,
                 suspects=frozenset(context.store.suspects),
-                held=held_jobs(context.store, context.book),
+                held=held_jobs(context.store, context.job_index),
             )
         )
 
     def _changes(self) -> ChangesRead:
-        return read_changes(self.context.store, self.context.book, self.machine)
+        return read_changes(self.context.store, self.context.job_index, self.machine)
 
     def _read_all_changes(self) -> None:
         self.feed(self._changes())

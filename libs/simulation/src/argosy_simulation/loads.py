@@ -21,14 +21,14 @@ from argosy_core.scheduler import (
     LoadedRuns,
     RoundStateColumns,
 )
-from argosy_simulation.plan import JobBook
+from argosy_simulation.plan import JobIndex
 from argosy_simulation.stored_rows import JobRow, held_of, keys_of
 
 __all__ = ["load_columns"]
 
 
 def load_columns(
-    book: JobBook,
+    job_index: JobIndex,
     open_jobs: Mapping[int, JobRow],
     *,
     with_states: Callable[[JobColumns], JobColumns],
@@ -38,7 +38,7 @@ def load_columns(
     """Return what a new leader reads.
 
     Args:
-        book: The jobs there will be.
+        job_index: The jobs there will be.
         open_jobs: Open jobs by handle, ascending.
         with_states: Adds what has become of the jobs that others wait for.
         event_numbers: Number of the last event by job set id.
@@ -46,7 +46,7 @@ def load_columns(
     """
     handles, jobs = list(open_jobs), list(open_jobs.values())
     rows = np.array([job.index for job in jobs], dtype=np.int64)
-    columns = book.columns(
+    columns = job_index.columns(
         rows,
         np.array([job.submit_time_us for job in jobs], dtype=np.int64),
         np.array([job.priority for job in jobs], dtype=np.int32),
@@ -101,7 +101,7 @@ def load_columns(
         held=held_of([one for one in live if one[2].held]),
         round_state=round_state,
         preempted=_preempted(jobs),
-        job_sets=tuple(book.job_set_views({key: event_numbers.get(key, 0) for key in sets})),
+        job_sets=tuple(job_index.job_set_views({key: event_numbers.get(key, 0) for key in sets})),
     )
 
 

@@ -23,7 +23,7 @@ from argosy_simulation.durable import DurableStore
 from argosy_simulation.executor_actor import ExecutorActor
 from argosy_simulation.leader_actor import LeaderActor
 from argosy_simulation.network import Network
-from argosy_simulation.plan import START_US, ChangeRequestPlan, JobBook, WorldPlan
+from argosy_simulation.plan import START_US, ChangeRequestPlan, JobIndex, WorldPlan
 from argosy_simulation.results import JobTimes
 from argosy_simulation.sampler_actor import SamplerActor
 from argosy_simulation.settings import WorldSettings
@@ -53,14 +53,14 @@ class WorldParts:
     ) -> None:
         """Put the first events on the agenda; nothing happens before `run`."""
         settings = settings or WorldSettings()
-        agenda, book = Agenda(START_US), JobBook(plan)
+        agenda, job_index = Agenda(START_US), JobIndex(plan)
         self.times = JobTimes(len(plan))
-        store = DurableStore(book, self.times)
+        store = DurableStore(job_index, self.times)
         self.context = Context(
             agenda=agenda,
             network=Network(agenda, settings, np.random.default_rng([seed, 0])),
             store=store,
-            book=book,
+            job_index=job_index,
             audit=Audit(store),
             settings=settings,
             seed=seed,
@@ -76,7 +76,7 @@ class WorldParts:
             ClusterActor(
                 name,
                 nodes,
-                book=book,
+                job_index=job_index,
                 agenda=agenda,
                 network=self.context.network,
                 settings=settings,
@@ -84,7 +84,7 @@ class WorldParts:
             )
             for name, nodes in plan.clusters
         )
-        if book.has_several_pods:
+        if job_index.has_several_pods:
             for index, cluster in enumerate(self.clusters):
                 cluster.watches.pauses = self.context.generator(7, index)
         self._started: dict[tuple[str, int], int] = {}
@@ -143,7 +143,7 @@ class WorldParts:
         Raises:
             InvariantViolation: They are not.
         """
-        for handle in self.context.book.handles(rows).tolist():
+        for handle in self.context.job_index.handles(rows).tolist():
             if handle not in self.context.store.jobs:
                 raise InvariantViolation(f"job {handle} was acknowledged and is not stored")
         self.submitted_count += rows.size
@@ -158,7 +158,7 @@ class WorldParts:
 
     def _change_request(self, change_request: ChangeRequestPlan) -> None:
         """Commit a change request."""
-        handles = self.context.book.handles(np.array(change_request.jobs, dtype=np.int64))
+        handles = self.context.job_index.handles(np.array(change_request.jobs, dtype=np.int64))
         if self.context.store.change_request(
             handles.tolist(), priority=change_request.priority, held=change_request.held, preempt=change_request.preempt
         ):

@@ -34,7 +34,7 @@ __all__ = [
     "REPLACING_LAYOUTS",
     "START_US",
     "ChangeRequestPlan",
-    "JobBook",
+    "JobIndex",
     "ScalingPlan",
     "WorldPlan",
 ]
@@ -199,7 +199,7 @@ class WorldPlan:
 
 
 @dataclass(slots=True)
-class JobBook:
+class JobIndex:
     """Looks jobs up by handle, and makes their columns."""
 
     plan: WorldPlan

@@ -53,7 +53,7 @@ class SamplerActor(Process):
         self._context = context
         self.cluster = cluster
         self.incarnation = incarnation
-        scaling = context.book.plan.scaling
+        scaling = context.job_index.plan.scaling
         # An agent is heard once a step, which a lease must outlast.
         permits = None if scaling is None else PermitSettings(lease_s=_LEASE_STEPS * scaling.step_s)
         self.ledger = NodeLedger(permits=permits)
@@ -140,10 +140,10 @@ class SamplerActor(Process):
         """Return changes of pods as the ledger takes them, unmanaged pods last."""
         pods = self._seen_pods(changes)
         others = [change for change in changes if isinstance(change, UnmanagedPod)]
-        book = self._context.book
+        job_index = self._context.job_index
         asked = [self._resized.get(pod.uid) for pod in pods] if self._resized else [None] * len(pods)
         vectors = [
-            self._vector(book.requests_of(pod.handle, pod.ordinal, pod.position) if size is None else size)
+            self._vector(job_index.requests_of(pod.handle, pod.ordinal, pod.position) if size is None else size)
             for pod, size in zip(pods, asked, strict=True)
         ]
         vectors += [self._vector(other.requests) for other in others]
@@ -163,15 +163,15 @@ class SamplerActor(Process):
             nodes=self.ledger.rows_of_names([pod.node for pod in pods] + [other.node for other in others]),
             ended=np.array(ended, dtype=np.bool_),
             requests=requests,
-            scalings={} if book.plan.scaling is None else self._scalings(pods),
+            scalings={} if job_index.plan.scaling is None else self._scalings(pods),
         )
-        if not book.has_several_pods:
+        if not job_index.has_several_pods:
             return events
         return self._run_pods.fold(events, list(requests), np.arange(len(events), dtype=np.int32))
 
     def _seen_pods(self, changes: list[tuple[object, ...]]) -> list[ObjectChange]:
         """Return the pods that changes are about, those that were resized as they were seen last."""
-        if self._context.book.plan.scaling is None:
+        if self._context.job_index.plan.scaling is None:
             return [change for change in changes if isinstance(change, ObjectChange) and change.kind == POD]
         pods: list[ObjectChange] = []
         for change in changes:
@@ -187,7 +187,7 @@ class SamplerActor(Process):
         """Return by place within what pods are resized, and forget those that are gone."""
         scalings = {}
         for place, pod in enumerate(pods):
-            scaling = self._context.book.scaling_of(pod.handle)
+            scaling = self._context.job_index.scaling_of(pod.handle)
             if scaling is not None:
                 scalings[place] = scaling
             if pod.gone or pod.state in _ENDED:

@@ -22,7 +22,7 @@ import numpy as np
 
 from argosy_core.errors import InvariantViolation
 from argosy_simulation.checks import check_memory, check_rest
-from argosy_simulation.faults import Saboteur
+from argosy_simulation.faults import FaultInjector
 from argosy_simulation.parts import WorldParts
 from argosy_simulation.plan import WorldPlan
 from argosy_simulation.results import WorldResult
@@ -52,7 +52,7 @@ class World(WorldParts):
         """Put the first events on the agenda; nothing happens before `run`."""
         super().__init__(plan, seed=seed, settings=settings, with_api=faults is not None and bool(faults.api_crashes))
         if faults is not None:
-            Saboteur(self, faults, np.random.default_rng([seed, 3]), np.random.default_rng([seed, 4]))
+            FaultInjector(self, faults, np.random.default_rng([seed, 3]), np.random.default_rng([seed, 4]))
 
     def run(self, *, tell: Callable[[World], None] | None = None, tell_steps: int = 10_000) -> WorldResult:
         """Let everything happen until nothing is left to do, check that all agrees, and return what happened.

@@ -32,7 +32,7 @@ from argosy_simulation.changes import read_changes
 from argosy_simulation.durable import DurableStore
 from argosy_simulation.stored_rows import JobRow
 from argosy_testkit.world_clusters import EventKeeper, WorldCluster
-from argosy_testkit.world_rows import Report, add_jobs, empty_book, held_amounts
+from argosy_testkit.world_rows import Report, add_jobs, empty_index, held_amounts
 
 __all__ = ["LeaderWorld"]
 
@@ -67,9 +67,9 @@ class LeaderWorld:
         self._mono_s = 0.0
         self._begin_s = self.now_s
         self.node_amounts = dict(node_amounts or {"cpu": 4000, "memory": 16 << 30})
-        self.book = empty_book(queues or {"alice": 1.0}, parents)
+        self.job_index = empty_index(queues or {"alice": 1.0}, parents)
         self.events = EventKeeper()
-        self.store = DurableStore(self.book, self.events)
+        self.store = DurableStore(self.job_index, self.events)
         self.clusters: dict[str, WorldCluster] = {}
         self.make_ledger: Callable[[], tuple[NodeLedger, int]] = lambda: (NodeLedger(), 0)
         """Returns the ledger of a sampler that starts, and the pool's number there; others may place on it too."""
@@ -84,7 +84,7 @@ class LeaderWorld:
         self._do: dict[type, Callable[[Any], Iterable[Event]]] = {
             say.PublishMarker: lambda _: [hear.MarkerPublished(position=self.store.append(self.machine.epoch, None))],
             say.Load: lambda _: [self._load()],
-            say.ReadChanges: lambda _: [read_changes(self.store, self.book, self.machine)],
+            say.ReadChanges: lambda _: [read_changes(self.store, self.job_index, self.machine)],
             say.ReadRecords: self._read_records,
             say.Publish: self._publish,
             say.Store: self._commit,
@@ -147,8 +147,8 @@ class LeaderWorld:
         columns = self.store.load()
         return hear.Loaded(
             columns=columns,
-            classes=dict(self.book.definitions),
-            queues=tuple(self.book.queues()),
+            classes=dict(self.job_index.definitions),
+            queues=tuple(self.job_index.queues()),
             clusters=tuple(self.store.cluster_settings(name) for name in self.clusters),
             log_position=self.store.log_position,
         )
@@ -295,26 +295,28 @@ class LeaderWorld:
     def define_class(self, class_id: int, *, node_selector: tuple[tuple[str, str], ...] = (), **requests: int) -> None:
         """Define a class by its requests, base units, and the labels that its nodes must have."""
         amounts = tuple(sorted(requests.items()))
-        self.book.definitions[class_id] = SchedulingClass(requests=amounts, node_selector=node_selector).definition()
+        self.job_index.definitions[class_id] = SchedulingClass(
+            requests=amounts, node_selector=node_selector
+        ).definition()
 
     def define_gang(self, class_id: int, *groups: GangGroup) -> None:
         """Define the class of a distributed job by its sub-groups."""
-        self.book.definitions[class_id] = SchedulingClass.of_gang(groups).definition()
+        self.job_index.definitions[class_id] = SchedulingClass.of_gang(groups).definition()
 
     def submit(self, count: int, **job: Any) -> list[int]:  # noqa: ANN401
         """Submit equal jobs, as `add_jobs` describes them, have the leader take them, and return their handles."""
         rows = self.grow(count, **job)
         self.store.submit(self.store.next_change_id(), rows, round(self.now_s * 1e6))
         self.take()
-        return [int(handle) for handle in self.book.handles(rows)]
+        return [int(handle) for handle in self.job_index.handles(rows)]
 
     def grow(self, count: int, **job: Any) -> Int64s:  # noqa: ANN401
-        """Add equal jobs, as `add_jobs` describes them, to those there will be, and return their rows in the book."""
-        return add_jobs(self.book, count, submit_s=self.now_s - self._begin_s, **job)
+        """Add equal jobs, as `add_jobs` describes them, to those there will be, and return their rows in the index."""
+        return add_jobs(self.job_index, count, submit_s=self.now_s - self._begin_s, **job)
 
     def read(self) -> None:
         """Have the leader read the changes that can be seen; its next cycle takes them."""
-        self._tell(read_changes(self.store, self.book, self.machine))
+        self._tell(read_changes(self.store, self.job_index, self.machine))
         self._tell(hear.EndsRead(states=self.store.states(self.machine.unsettled())))
 
     def cancel(self, handles: Sequence[int], *, deliver: bool = True) -> Callable[[], None]:

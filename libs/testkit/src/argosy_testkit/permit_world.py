@@ -140,7 +140,7 @@ class PermitWorld:
         """Somebody changes how permits are given; a next sampler has heard nothing of it."""
         self._ledger.take_rules(rules)
 
-    def check_books(self) -> None:
+    def check_ledger(self) -> None:
         """Check the ledger's own invariants."""
         self._ledger.check_invariants()
 
@@ -318,5 +318,5 @@ class PermitWorld:
         self._agents.forget_zombies()
 
     def _taken(self) -> np.ndarray:
-        books = self._ledger.permits.room.node_books()
-        return books.reserved - books.buffer
+        accounts = self._ledger.permits.room.node_accounts()
+        return accounts.reserved - accounts.buffer

@@ -20,7 +20,7 @@ from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.placement import NodeSampler
 from argosy_core.scheduler import CapacityColumns, SpecReference, StateColumns
 from argosy_simulation import WorldPlan
-from argosy_simulation.plan import JobBook
+from argosy_simulation.plan import JobIndex
 
 __all__ = [
     "BAG_LAYOUT",
@@ -33,7 +33,7 @@ __all__ = [
     "Report",
     "add_jobs",
     "capacity_columns",
-    "empty_book",
+    "empty_index",
     "held_amounts",
     "options_of",
     "report_columns",
@@ -91,8 +91,8 @@ class Report:
     """When; 0 for now."""
 
 
-def empty_book(queues: Mapping[str, float], parents: Mapping[str, str] | None = None) -> JobBook:
-    """Return a book without jobs, to be added to."""
+def empty_index(queues: Mapping[str, float], parents: Mapping[str, str] | None = None) -> JobIndex:
+    """Return an index without jobs, to be added to."""
     none = np.zeros(0, dtype=np.int32)
     plan = WorldPlan(
         clusters=(),
@@ -108,16 +108,16 @@ def empty_book(queues: Mapping[str, float], parents: Mapping[str, str] | None = 
         layout=none,
         parents=dict(parents or {}),
     )
-    book = JobBook(plan)
-    book.definitions.clear()
-    book.specs = tuple(
+    job_index = JobIndex(plan)
+    job_index.definitions.clear()
+    job_index.specs = tuple(
         SpecReference(hash=hashlib.blake2b(text, digest_size=16).digest(), day=20_000, layout=text) for text in LAYOUTS
     )
-    return book
+    return job_index
 
 
 def add_jobs(  # noqa: PLR0913 - one argument per thing that a test may care about
-    book: JobBook,
+    job_index: JobIndex,
     count: int,
     *,
     submit_s: float,
@@ -131,13 +131,13 @@ def add_jobs(  # noqa: PLR0913 - one argument per thing that a test may care abo
     parent: int | None = None,
     submitter: int = NOBODY,
 ) -> Int64s:
-    """Add equal jobs to a book, and return their rows; a class that is not defined has one core.
+    """Add equal jobs to an index, and return their rows; a class that is not defined has one core.
 
     Options are as of `options_of`; `after` names the handles of jobs to wait for, `parent` one to end with.
     """
-    if class_id not in book.definitions:
-        book.definitions[class_id] = SchedulingClass(requests=(("cpu", 1000),)).definition()
-    plan, owner = book.plan, (queue - 1, job_set)
+    if class_id not in job_index.definitions:
+        job_index.definitions[class_id] = SchedulingClass(requests=(("cpu", 1000),)).definition()
+    plan, owner = job_index.plan, (queue - 1, job_set)
     job_sets = plan.job_sets if owner in plan.job_sets else (*plan.job_sets, owner)
 
     def more(column: Int32s, value: int) -> Int32s:
@@ -145,7 +145,7 @@ def add_jobs(  # noqa: PLR0913 - one argument per thing that a test may care abo
 
     known = (plan.options, plan.submit_s.size)
     times_s = np.append(plan.submit_s, np.full(count, submit_s))
-    book.plan = replace(
+    job_index.plan = replace(
         plan,
         job_sets=job_sets,
         submit_s=times_s,
@@ -160,11 +160,11 @@ def add_jobs(  # noqa: PLR0913 - one argument per thing that a test may care abo
     )
     rows = np.arange(times_s.size - count, times_s.size, dtype=np.int64)
     if after is not None:
-        named = after[0], tuple(book.index(handle) for handle in after[1])
-        book.plan = replace(book.plan, after={**book.plan.after, **dict.fromkeys(rows.tolist(), named)})
+        named = after[0], tuple(job_index.index(handle) for handle in after[1])
+        job_index.plan = replace(job_index.plan, after={**job_index.plan.after, **dict.fromkeys(rows.tolist(), named)})
     if parent is not None:
-        bound = dict.fromkeys(rows.tolist(), book.index(parent))
-        book.plan = replace(book.plan, families={**book.plan.families, **bound})
+        bound = dict.fromkeys(rows.tolist(), job_index.index(parent))
+        job_index.plan = replace(job_index.plan, families={**job_index.plan.families, **bound})
     return rows
 
 

@@ -24,23 +24,23 @@ _MOST_KNOWN = 6 * _WAVE
 def world_of_classes(count: int) -> LeaderWorld:
     """Return a world that has room for a wave of jobs, and classes 1 to `count`, each with a toleration of its own."""
     world = LeaderWorld(clusters={"a": 2}, node_amounts={"cpu": 1_000_000, "memory": 1 << 40, "pods": 5000})
-    world.book.plan = replace(world.book.plan, classes=(SchedulingClass(requests=()),) * count)
+    world.job_index.plan = replace(world.job_index.plan, classes=(SchedulingClass(requests=()),) * count)
     for class_id in range(1, count + 1):
         tolerations = (Toleration(key=f"t{class_id}"),)
         one = SchedulingClass(requests=(("cpu", 100),), tolerations=tolerations)
-        world.book.definitions[class_id] = one.definition()
+        world.job_index.definitions[class_id] = one.definition()
     return world
 
 
 def submit_classes(world: LeaderWorld, first: int, count: int) -> list[int]:
     """Submit a job of each of some classes, and return their handles."""
     rows = world.grow(count, class_id=first)
-    indices = world.book.plan.class_index.copy()
+    indices = world.job_index.plan.class_index.copy()
     indices[rows] = np.arange(first - 1, first - 1 + count)
-    world.book.plan = replace(world.book.plan, class_index=indices)
+    world.job_index.plan = replace(world.job_index.plan, class_index=indices)
     world.store.submit(world.store.next_change_id(), rows, round(world.now_s * 1e6))
     world.take()
-    return [int(handle) for handle in world.book.handles(rows)]
+    return [int(handle) for handle in world.job_index.handles(rows)]
 
 
 def end(world: LeaderWorld, handles: list[int]) -> None:

@@ -39,7 +39,7 @@ def test_samplers_are_told_what_queues_weigh_and_how_permits_are_given() -> None
     rules = PermitRules(watermark=0.8)
     changed = hear.ChangedSettings(version=1, round=replace(world.settings.round, permits=rules))
     world.store.change_request(world.submit(1))  # a change for settings to come with
-    news = read_changes(world.store, world.book, world.machine)
+    news = read_changes(world.store, world.job_index, world.machine)
     world.tell(replace(news, references=replace(news.references, settings=changed)))
     world.round()
     told = [one for one in world.said if isinstance(one, say.SendWeights)]

@@ -37,7 +37,7 @@ from argosy_core.placement import CommitReply, SampleReply
 from argosy_core.scheduler import CapacityColumns, JobColumns, JobSetView, QueueView, SpecReference, StateColumns
 from argosy_simulation import JobTimes
 from argosy_simulation.durable import DurableStore
-from argosy_testkit.world_rows import empty_book
+from argosy_testkit.world_rows import empty_index
 
 KindT = TypeVar("KindT")
 NOBODY = np.zeros(0, dtype=np.int64)
@@ -87,7 +87,7 @@ class Told:
 def loaded(log_position: int = 0) -> Loaded:
     """Return a pool without open jobs, with one queue."""
     return Loaded(
-        columns=DurableStore(empty_book({}), JobTimes(0)).load(),
+        columns=DurableStore(empty_index({}), JobTimes(0)).load(),
         classes={},
         queues=(QueueView(queue_id=1, name="alice", weight=1.0),),
         clusters=(),

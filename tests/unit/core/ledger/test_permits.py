@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tests.unit.core.ledger.permit_books import BOUNDS, SETTINGS, World
+from tests.unit.core.ledger.permit_ledgers import BOUNDS, SETTINGS, World
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.classes import SchedulingClass
@@ -71,9 +71,9 @@ def test_deferred_demand_is_pushed_when_room_comes(world: World) -> None:
     world.ask({1: (500, 20)})
     assert world.permit(1) == (200, 20)
     world.see({3: (600, 10)}, None, ended=True)
-    assert world.book.settle(np.zeros(0, np.int32)).tolist() == world.rows(1).tolist()
+    assert world.permits.settle(np.zeros(0, np.int32)).tolist() == world.rows(1).tolist()
     assert world.permit(1) == (500, 20)
-    assert world.book.settle(np.zeros(0, np.int32)).tolist() == []
+    assert world.permits.settle(np.zeros(0, np.int32)).tolist() == []
 
 
 def test_a_placement_and_a_permit_never_both_take_the_last_core(world: World) -> None:
@@ -92,7 +92,7 @@ def test_a_placement_and_a_permit_never_both_take_the_last_core(world: World) ->
     world.ask({1: (300, 20)})
     assert world.permit(1) == (200, 20)
     world.ledger.release(Members.of([1], [1]))
-    world.book.settle()
+    world.permits.settle()
     assert world.permit(1) == (300, 20)
     assert place(2) == -1
     world.ledger.check_invariants()
@@ -135,10 +135,10 @@ def test_a_number_that_does_not_rise_is_refused_with_the_whole_message(world: Wo
 
 def test_a_pod_that_is_moved_keeps_its_size(world: World) -> None:
     """Only a request for just what it has is taken."""
-    world.book.move(world.rows(1), is_moving=True)
+    world.permits.move(world.rows(1), is_moving=True)
     assert world.ask({1: (300, 20)}) == [RefusalReason.MOVING]
     assert world.ask({1: (200, 20)}) == [0]
-    world.book.move(world.rows(1), is_moving=False)
+    world.permits.move(world.rows(1), is_moving=False)
     assert world.ask({1: (300, 20)}) == [0]
 
 
@@ -199,10 +199,10 @@ def test_scaling_switched_off_stops_the_agent_and_frees_the_pod_after_the_lease(
     """What it may still have stays booked for that long; then it counts as it is, and asking is refused."""
     world.ask({1: (500, 50)})
     world.see({1: (300, 30)}, None)
-    assert world.book.notices.take_stopped() == [(1, world.rows(1)[0])]
-    assert world.book.notices.take_stopped() == []
+    assert world.permits.notices.take_stopped() == [(1, world.rows(1)[0])]
+    assert world.permits.notices.take_stopped() == []
     assert world.reserved == (700, 70)
-    world.book.advance(10.0)
+    world.permits.advance(10.0)
     assert world.reserved == (500, 50)
     assert world.ask({1: (300, 30)}) == [RefusalReason.UNKNOWN_POD]
 
@@ -218,7 +218,7 @@ def test_system_that_grows_leaves_bookings_and_grants_nothing(world: World) -> N
 
 def test_a_request_is_checked_against_the_unit_last_told(world: World) -> None:
     """The agent cannot know a unit before it has heard of it; the next request must be in the new one."""
-    world.book.settings = dataclasses.replace(SETTINGS, node_units={"a": (150, 10)})
+    world.permits.settings = dataclasses.replace(SETTINGS, node_units={"a": (150, 10)})
     assert world.ask({1: (400, 20)}) == [0]
     assert world.ask({1: (500, 20)}) == [RefusalReason.NOT_IN_UNITS]
     assert world.ask({1: (450, 20)}) == [0]
@@ -230,7 +230,7 @@ def test_a_cordoned_node_grants_nothing_until_it_is_open_again(world: World) -> 
     world.ask({1: (300, 20)})
     assert (world.permit(1), world.pressure) == ((200, 20), (100, 0))
     world.ledger.set_cordons([])
-    world.book.settle(np.zeros(0, np.int32))
+    world.permits.settle(np.zeros(0, np.int32))
     assert world.permit(1) == (300, 20)
 
 
@@ -261,14 +261,14 @@ def test_queues_share_what_a_full_node_frees_by_their_weights() -> None:
     """Bursts of three queues of weights 1, 2 and 4: granted growth is within one unit of weighted max-min."""
     world = World()
     world.node("a", cpu=300, memory=10_000)
-    world.book.queues.tell({"one": 1, "two": 2, "four": 4})
+    world.permits.queues.tell({"one": 1, "two": 2, "four": 4})
     for number, queue in enumerate(("one", "two", "four"), 1):
         world.see({number: (100, 10)}, Scaling(least=(100, 10), most=(5000, 10), queue=queue))
     world.join(1, 2, 3, ceiling=(100, 10))
     world.ask({1: (5000, 10), 2: (5000, 10), 3: (5000, 10)})
     for cores in range(4, 38):
         world.node("a", cpu=100 * cores, memory=10_000)
-        world.book.settle(np.zeros(0, np.int32))
+        world.permits.settle(np.zeros(0, np.int32))
         grown = [world.permit(number)[0] - 100 for number in (1, 2, 3)]
         assert sum(grown) == 100 * (cores - 3)
         assert all(abs(own - sum(grown) * weight / 7) <= 100 for own, weight in zip(grown, (1, 2, 4), strict=True))
@@ -278,7 +278,7 @@ def test_a_queue_that_wants_less_leaves_the_rest_to_the_others() -> None:
     """Max-min, not quotas: what one does not want is shared by the same weights."""
     world = World()
     world.node("a", cpu=1000, memory=1000)
-    world.book.queues.tell({"heavy": 4})
+    world.permits.queues.tell({"heavy": 4})
     world.see({1: (100, 10)}, Scaling(least=(100, 10), most=(200, 10), queue="heavy"))
     world.see({2: (100, 10)}, Scaling(least=(100, 10), most=(900, 10), queue="b"))
     world.see({3: (100, 10)}, Scaling(least=(100, 10), most=(900, 10), queue="c"))
@@ -290,7 +290,7 @@ def test_a_queue_that_wants_less_leaves_the_rest_to_the_others() -> None:
 def test_weights_that_are_none_are_refused(world: World) -> None:
     """A weight of 0 would divide by nothing."""
     with pytest.raises(InvalidRequest, match="above 0"):
-        world.book.queues.tell({"a": 0.0})
+        world.permits.queues.tell({"a": 0.0})
 
 
 def test_a_pod_whose_run_asks_for_more_than_it_is_not_scaled() -> None:
@@ -305,7 +305,7 @@ def test_a_pod_whose_run_asks_for_more_than_it_is_not_scaled() -> None:
         requests=np.array([[200, 20, 1]]), scalings={0: BOUNDS},
     )  # fmt: skip
     world.ledger.observe(events)
-    assert (len(world.book.pods), world.reserved) == (0, (400, 40))
+    assert (len(world.permits.pods), world.reserved) == (0, (400, 40))
 
 
 def test_many_pods_come_and_go_without_a_trace() -> None:
@@ -315,7 +315,7 @@ def test_many_pods_come_and_go_without_a_trace() -> None:
     for begin in (1, 101):
         world.see({number % 256: (100, 10) for number in range(begin, begin + 100)})
     world.see({}, everything=True)
-    assert (len(world.book.pods), world.reserved) == (0, (0, 0))
+    assert (len(world.permits.pods), world.reserved) == (0, (0, 0))
 
 
 def test_a_leader_is_told_once_what_its_pods_hold_and_again_on_a_new_stream() -> None:
@@ -333,7 +333,7 @@ def test_a_leader_is_told_once_what_its_pods_hold_and_again_on_a_new_stream() ->
             requests=np.array([[200, 20, 1]]), scalings={0: scaling} if scaling else {},
         )  # fmt: skip
         world.ledger.observe(events)
-        members, amounts = world.book.take_held(0, requests)
+        members, amounts = world.permits.take_held(0, requests)
         assert members.is_in(member).all()
         return amounts.T.tolist()
 
@@ -342,13 +342,13 @@ def test_a_leader_is_told_once_what_its_pods_hold_and_again_on_a_new_stream() ->
     world.ask({1: (500, 20)})
     assert told() == [[500, -1]]
     assert told() == []
-    world.book.forget_told(0)
+    world.permits.forget_told(0)
     assert told() == [[500, -1]]
-    world.book.cut_off(1, renewed_s=0.0)
+    world.permits.cut_off(1, renewed_s=0.0)
     assert told() == [[-1, -1]]
     world.join(1)
     world.ask({1: (300, 20)})
     assert told() == [[300, -1]]
     assert told(None) == [[-1, -1]]
-    world.book.advance(20.0)
-    assert len(world.book.pods) == 0
+    world.permits.advance(20.0)
+    assert len(world.permits.pods) == 0

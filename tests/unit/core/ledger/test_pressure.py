@@ -28,15 +28,15 @@ class World:
         self.ledger = NodeLedger(permits=settings)
         self.ledger.put_nodes([NodeSpec(name=name, total=ROOM) for name in ("a", "b")])
         self.ledger.define_class(1, SchedulingClass(requests=(("cpu", 200), ("memory", 20))))
-        self.book = self.ledger.permits
-        self.book.has_listed = True
+        self.permits = self.ledger.permits
+        self.permits.has_listed = True
         self.held: dict[int, tuple[int, int]] = {}
 
     def run(
         self, handle: int, size: tuple[int, int] = (200, 20), *, is_movable: bool = True, at_s: float = 0.0
     ) -> None:
         """A pod runs that an agent holds at its size."""
-        self.book.advance(at_s)
+        self.permits.advance(at_s)
         self.held[handle] = size
         self.ledger.take_list(
             Members.of([*self.held], [1] * len(self.held)), np.ones(len(self.held), np.int32),
@@ -51,27 +51,27 @@ class World:
             )
         )  # fmt: skip
         one = np.ones(1, np.int64)
-        self.book.join(
+        self.permits.join(
             self.row(handle), np.array([size]).T, one > 0, numbers=one * handle, session=1, process=1
         )  # fmt: skip
 
     def row(self, handle: int) -> np.ndarray:
         """Row of a pod."""
-        return self.book.pods.rows(np.full((1, 16), handle, np.uint8).view(np.int64))
+        return self.permits.pods.rows(np.full((1, 16), handle, np.uint8).view(np.int64))
 
     def ask(self, handle: int, wanted: tuple[int, int], number: int = 1000) -> None:
         """Ask for a pod."""
         one = np.ones(1, np.int64)
-        self.book.request(self.row(handle), np.array([wanted]).T, one == 0, numbers=one * number, session=one)
-        self.book.settle(self.row(handle))
+        self.permits.request(self.row(handle), np.array([wanted]).T, one == 0, numbers=one * number, session=one)
+        self.permits.settle(self.row(handle))
         self.ledger.check_invariants()
 
     def name(self, now_s: float = 0.0) -> list[int]:
         """Let time pass; return whose pods are named now."""
-        self.book.advance(now_s)
+        self.permits.advance(now_s)
         rows = self.ledger.pressure.name_moves()
         self.ledger.check_invariants()
-        named: list[int] = self.book.pods.uid[rows, 0].astype(np.uint8).tolist()
+        named: list[int] = self.permits.pods.uid[rows, 0].astype(np.uint8).tolist()
         return named
 
 
@@ -92,7 +92,7 @@ def test_what_lost_least_work_is_named_up_to_the_pressure() -> None:
     world.run(3, (200, 20), at_s=90.0)
     world.run(4, (200, 20), is_movable=False, at_s=99.0)
     assert world.name(100.0) == [3]
-    books = world.book.room.node_books()
+    books = world.permits.room.node_accounts()
     assert (books.accounted[:, 0].tolist(), books.watermark[:, 0].tolist()) == ([200, 20], [700, 70])
     assert world.name(101.0) == []
 
@@ -103,7 +103,7 @@ def test_what_was_denied_is_pressure_and_goes_with_the_pod() -> None:
     world.run(1, (500, 50), is_movable=False)
     world.run(2, (400, 40))
     world.ask(1, (900, 50))
-    assert world.book.room.node_books().pressure[:, 0].tolist() == [300, 0]
+    assert world.permits.room.node_accounts().pressure[:, 0].tolist() == [300, 0]
     assert world.name() == [2]
 
 
@@ -143,11 +143,11 @@ def test_placements_stop_at_the_watermark_where_pods_are_scaled_and_permits_do_n
     """What is above it is for those who are there already; a node without scaled pods is whole."""
     world = World()
     world.run(1, (200, 20), is_movable=False)
-    world.book.advance(1.0)
+    world.permits.advance(1.0)
     assert world.ledger.nodes.free[:2].T.tolist() == [[500, 50], [1000, 100]]
     world.ask(1, (900, 90))
-    assert world.book.pods.permit[:, world.row(1)[0]].tolist() == [900, 90]
-    assert world.book.room.node_books().reserved[:, 0].tolist() == [900, 90]
+    assert world.permits.pods.permit[:, world.row(1)[0]].tolist() == [900, 90]
+    assert world.permits.room.node_accounts().reserved[:, 0].tolist() == [900, 90]
 
 
 @pytest.mark.parametrize("node_watermarks", [{}, {"a": 1.0}])
@@ -164,16 +164,16 @@ def test_configuration_that_changes_moves_no_booking() -> None:
     world.run(1, (800, 80))
     world.ledger.configure(PermitSettings(unit=(150, 15), node_system={"a": (400, 10)}, watermark_ratio=0.5))
     world.ledger.check_invariants()
-    books = world.book.room.node_books()
+    books = world.permits.room.node_accounts()
     assert (books.reserved[:, 0].tolist(), books.system[:, 0].tolist()) == ([800, 80], [400, 10])
     assert books.total[:, 0].tolist() == [1000, 100]
     world.ask(1, (700, 70))
-    assert world.book.pods.permit[:, world.row(1)[0]].tolist() == [700, 70]
+    assert world.permits.pods.permit[:, world.row(1)[0]].tolist() == [700, 70]
     world.ask(1, (600, 60), number=1001)
-    assert world.book.pods.unit[:, world.row(1)[0]].tolist() == [150, 15]
+    assert world.permits.pods.unit[:, world.row(1)[0]].tolist() == [150, 15]
     world.ledger.configure(PermitSettings(unit=(100, 10)))
     assert world.ledger.nodes.free[:2, 0].tolist() == [200, 20]
-    assert world.book.room.node_books().system.any() == np.False_
+    assert world.permits.room.node_accounts().system.any() == np.False_
 
 
 def test_settings_of_pools_come_before_the_configuration_and_go_again() -> None:
@@ -183,17 +183,17 @@ def test_settings_of_pools_come_before_the_configuration_and_go_again() -> None:
     rules = PermitRules(watermark=0.5, node_system={"a": "cpu=400m,memory=10"}, node_units={"a": "cpu=1,memory=5"})
     world.ledger.take_rules(PermitRules(watermark=0.7, unit="cpu=2,memory=9"), 1)
     world.ledger.take_rules(rules, 0)
-    settings = world.book.settings
+    settings = world.permits.settings
     assert (settings.watermark_ratio, settings.unit) == (0.5, (2000, 9))
     assert settings.node_units == {"z": (7, 7), "a": (1000, 5)}
     world.ledger.check_invariants()
-    books = world.book.room.node_books()
+    books = world.permits.room.node_accounts()
     assert (books.system[:, 0].tolist(), books.reserved[:, 0].tolist()) == ([400, 10], [800, 80])
     assert books.watermark[:, 0].tolist() == [300, 45]
     world.ledger.take_rules(PermitRules(), 0)
     world.ledger.take_rules(PermitRules(), 1)
-    assert world.book.settings == PermitSettings(unit=(100, 10), watermark_ratio=0.9, node_units={"z": (7, 7)})
-    assert world.book.room.node_books().system[:, 0].tolist() == [0, 0]
+    assert world.permits.settings == PermitSettings(unit=(100, 10), watermark_ratio=0.9, node_units={"z": (7, 7)})
+    assert world.permits.room.node_accounts().system[:, 0].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -234,18 +234,18 @@ def test_each_pod_is_told_with_what_keeps_it_at_its_size() -> None:
     world.ask(2, (500, 20))
     assert world.ledger.pod_sizes().state.tolist()[:2] == [PodSizeState.AS_ASKED, PodSizeState.WAITS_FOR_ROOM]
     assert world.ledger.pod_sizes().requested.T.tolist()[:2] == [[300, 30], [500, 20]]
-    world.book.move(world.row(3), is_moving=True)
-    world.book.cut_off(1, 0.0)
+    world.permits.move(world.row(3), is_moving=True)
+    world.permits.cut_off(1, 0.0)
     assert world.ledger.pod_sizes().state.tolist()[0] == PodSizeState.UNCERTAIN
-    world.book.advance(100.0)
+    world.permits.advance(100.0)
     assert world.ledger.pod_sizes().state.tolist()[0] == PodSizeState.NO_AGENT
     one = np.ones(1, np.int64)
     for handle in (1, 2, 4):
-        world.book.join(world.row(handle), np.array([[200], [20]]), one > 0, numbers=one, session=2, process=2)
+        world.permits.join(world.row(handle), np.array([[200], [20]]), one > 0, numbers=one, session=2, process=2)
     sizes = world.ledger.pod_sizes()
     assert sizes.members.handle.tolist() == [1, 2, 3, 4]
     assert [sizes.state[place] for place in (0, 2)] == [PodSizeState.AS_ASKED, PodSizeState.IS_MOVED]
     world.ledger.set_cordons(["a"])
-    world.book.notices.take_drained()
+    world.permits.notices.take_drained()
     assert world.ledger.pod_sizes().state.tolist()[0] == PodSizeState.NODE_DRAINS
     assert len(world.ledger.pod_sizes(pool=1)) == 0

@@ -80,7 +80,7 @@ def test_all_agents_that_come_back_in_random_order_leave_nothing_uncertain_and_n
     for pod, session in enumerate(agents.values(), 1):
         world.tell(session, pod)
     world.ask(agents["a"], {1: (800, 20)})
-    books = world.ledger.permits.room.node_books
+    books = world.ledger.permits.room.node_accounts
     assert books().reserved[0].tolist() == [1000]
     for session in agents.values():
         world.service.end(session, 1.0)
@@ -97,7 +97,7 @@ def test_all_agents_that_come_back_in_random_order_leave_nothing_uncertain_and_n
 def test_a_sampler_that_starts_with_half_of_the_agents_gone_serves_the_others_of_what_none_may_still_give() -> None:
     """The pods of those that are away count at their maximum until no lease can last; then their room is pushed."""
     world = World(1, 2, 3, 4)
-    books = world.ledger.permits.room.node_books
+    books = world.ledger.permits.room.node_accounts
     agent = world.begin("a")
     assert permits_in(world.tell(agent, 1, 2), agent) == {1: [200, 20], 2: [200, 20]}
     assert books().buffer[0].tolist() == [2 * (800 - 200)]

@@ -39,7 +39,7 @@ def test_taking_jobs_says_what_is_not_defined_and_changes_nothing() -> None:
     """The shell reads what is missing first."""
     world = LeaderWorld()
     rows = world.grow(1, class_id=99)
-    columns = world.book.columns(rows, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int32))
+    columns = world.job_index.columns(rows, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int32))
     assert missing(world.state, columns).class_ids == (99,)
     with pytest.raises(NotFound):
         take_jobs(world.state, columns, world.now_s)
@@ -175,7 +175,7 @@ def test_job_cancelled_in_the_middle_of_a_round_is_left_out() -> None:
     current.take_sample("a", world.sample(current.requests[0]))
     reply = world.commit(current.decide(world.rng)[0])
     take_change_requests(world.state, _cancel(handles[0]), world.now_s)
-    take_jobs(world.state, world.book.columns(world.grow(1), *np.zeros((2, 1), dtype=np.int64)), world.now_s)
+    take_jobs(world.state, world.job_index.columns(world.grow(1), *np.zeros((2, 1), dtype=np.int64)), world.now_s)
     current.take_commits("a", reply)
     assert current.next_commits() == ()
     plan = current.finish(world.now_s)

@@ -100,7 +100,7 @@ def test_end_that_only_the_database_knows_is_asked_for_until_it_is_there() -> No
     (other,) = world.submit(1)
     world.round()
     rows = world.grow(1, after=(SUCCEEDED, [other]))
-    waiting = int(world.book.handles(rows)[0])
+    waiting = int(world.job_index.handles(rows)[0])
     end(world, other)
     world.store.jobs[other].state = 0
     world.store.submit(world.store.next_change_id(), rows, round(world.now_s * 1e6))
@@ -126,7 +126,7 @@ def test_forgotten_job_has_ended_and_nobody_knows_whether_it_succeeded(until: Af
     world.store.submit(world.store.next_change_id(), rows, round(world.now_s * 1e6))
     world.take()
     world.round()
-    assert world.job_state(int(world.book.handles(rows)[0])) == outcome
+    assert world.job_state(int(world.job_index.handles(rows)[0])) == outcome
 
 
 def test_next_leader_waits_on_for_what_is_left() -> None:

@@ -127,7 +127,7 @@ def test_who_was_kept_from_a_promised_node_is_counted_once_the_promise_has_ended
     assert promised(world) == [first]
     passed, _, middle, _ = (world.submit(1, class_id=one, options=(-1, 400, 400))[0] for one in (2, 2, 7, 8))
     assert promised(world) == [first]
-    for handle in world.book.handles(np.arange(6)):
+    for handle in world.job_index.handles(np.arange(6)):
         world.report("a", [Report(handle=int(handle), state=ObjectState.SUCCEEDED)])
     assert promised(world, 10.0) == [middle]
     assert {handle for handle, _ in world.live_runs("a")} == {first, passed}

@@ -12,8 +12,8 @@ from argosy_testkit.leader_world import LeaderWorld
 def _take_port(world: LeaderWorld, class_id: int, *, cpu: int, host_ip: str = "") -> None:
     """Define a class that takes port 80 of its node."""
     definition = SchedulingClass(requests=(("cpu", cpu),), host_ports=(HostPort("TCP", 80, host_ip),))
-    world.book.definitions[class_id] = definition.definition()
-    define_classes(world.state, world.book.definitions)
+    world.job_index.definitions[class_id] = definition.definition()
+    define_classes(world.state, world.job_index.definitions)
 
 
 @pytest.mark.parametrize("spread", [True, False])

@@ -16,8 +16,8 @@ from argosy_testkit.world_rows import Report
 
 def limited(world: LeaderWorld, rate_per_s: float) -> None:
     """Give the first queue a lease rate."""
-    world.book.plan = replace(world.book.plan, limits={"alice": QueueLimits(lease_rate_per_s=rate_per_s)})
-    set_queues(world.state, world.book.queues())
+    world.job_index.plan = replace(world.job_index.plan, limits={"alice": QueueLimits(lease_rate_per_s=rate_per_s)})
+    set_queues(world.state, world.job_index.queues())
 
 
 def begun(world: LeaderWorld, after_s: float) -> int:

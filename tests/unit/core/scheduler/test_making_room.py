@@ -208,7 +208,7 @@ def _may_preempt(world: LeaderWorld, queue: str, *, unexpired: bool = False, end
     """Give a queue the right that more than what is past its lifetime makes room for its jobs."""
     views = [
         replace(view, preempts_unexpired=unexpired, preempts_endless=endless) if view.name == queue else view
-        for view in world.book.queues()
+        for view in world.job_index.queues()
     ]
     set_queues(world.state, views)
 
@@ -241,7 +241,7 @@ def test_queue_with_the_right_has_what_is_not_past_its_lifetime_make_room(
 def test_queues_with_the_same_right_are_safe_from_each_other() -> None:
     """Only what is past its lifetime makes room among them."""
     world, _ = make_world(3600)
-    limits = [replace(view, preempts_unexpired=True) for view in world.book.queues()]
+    limits = [replace(view, preempts_unexpired=True) for view in world.job_index.queues()]
     set_queues(world.state, limits)
     world.submit(8, queue=2)
     settle(world, 20)

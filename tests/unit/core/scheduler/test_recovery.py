@@ -220,7 +220,7 @@ def test_submit_that_was_loaded_before_its_change_was_read_gets_its_event_once()
     rows = world.grow(1)
     world.store.submit(world.store.next_change_id(), rows, 1)
     world.take_over()
-    (handle,) = world.book.handles(rows).tolist()
+    (handle,) = world.job_index.handles(rows).tolist()
     assert world.kinds(handle) == [JobEventKind.SUBMITTED]
     assert world.machine.totals["submitted"] == 0, "it was loaded"
     assert world.round().handle.size == 2

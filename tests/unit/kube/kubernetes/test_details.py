@@ -11,7 +11,7 @@ import pytest
 from argosy_kube.failure_table import NOT_READY, describe_wait
 from argosy_kube.kubernetes.api.documents import POD, Metadata
 from argosy_kube.kubernetes.ours.observing import apply_health, state_of
-from argosy_kube.kubernetes.reading.columns import LOST_REASON, EventRows, EventTables, TableBook
+from argosy_kube.kubernetes.reading.columns import LOST_REASON, EventRows, EventTables, SharedTables
 from argosy_kube.kubernetes.reading.details import detail_of, one_line
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
 from argosy_kube.kubernetes.reading.pods import exit_and_reason, phase_of
@@ -141,12 +141,12 @@ def test_details_stay_with_their_rows() -> None:
 
 def test_tables_that_have_grown_large_are_begun_anew() -> None:
     """Rows mean something with their own tables, so nodes and requests of long ago cost nothing."""
-    book = TableBook()
-    first = book.begin()
+    shared = SharedTables()
+    first = shared.begin()
     for number in range(10_001):
         first.tables.nodes.intern(f"node-{number}")
-    last = book.begin()
-    assert book.begin().tables is last.tables is not first.tables
+    last = shared.begin()
+    assert shared.begin().tables is last.tables is not first.tables
     assert (len(first.tables.nodes), len(last.tables.nodes)) == (10_001, 0)
     assert last.tables.texts.texts[LOST_REASON] == "NodeLost"
 

@@ -185,31 +185,31 @@ async def test_kind_without_rights_is_asked_for_ever_more_seldom(
     """A right that nobody gave costs no call at each list, until a bag uses the kind; it is told as unlistable."""
     now_s = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now_s)
-    book = kinds.OwnKinds(Book(), names=(), discover=False, monotonic=lambda: now_s)  # type: ignore[arg-type]
+    own_kinds = kinds.OwnKinds(NoResources(), names=(), discover=False, monotonic=lambda: now_s)  # type: ignore[arg-type]
     secrets = BUILT_IN["Secret"]
     asked: list[float] = []
     for now_s in range(0, 7200, 15):
-        if secrets in await book.to_list():
+        if secrets in await own_kinds.to_list():
             asked.append(now_s)
-            assert book.pass_over(secrets, Refused())
-        assert book.unlistable_names == ("Secret",)
+            assert own_kinds.pass_over(secrets, Refused())
+        assert own_kinds.unlistable_names == ("Secret",)
     assert asked[:5] == [0, 15, 45, 105, 225]
     assert len(asked) <= 10
-    assert secrets not in await book.to_list()
-    book.use(secrets)
-    assert secrets in await book.to_list()
-    assert book.pass_over(secrets, Refused())
-    book.saw(secrets)
-    assert secrets in await book.to_list()
+    assert secrets not in await own_kinds.to_list()
+    own_kinds.use(secrets)
+    assert secrets in await own_kinds.to_list()
+    assert own_kinds.pass_over(secrets, Refused())
+    own_kinds.saw(secrets)
+    assert secrets in await own_kinds.to_list()
 
 
-class Book:
+class NoResources:
     """A cluster without custom kinds."""
 
     unserved: frozenset[str] = frozenset()
 
     async def find_named(self, names: object) -> list[object]:
-        """See ResourceBook."""
+        """See ResourceDiscovery."""
         return []
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from argosy_core.job.identity import compose_id
 from argosy_core.job.reading.families import family_marks
-from argosy_kube.kubernetes.acting.rendering import TemplateBook
-from argosy_kube.kubernetes.api.resources import ResourceBook
+from argosy_kube.kubernetes.acting.rendering import TemplateCache
+from argosy_kube.kubernetes.api.resources import ResourceDiscovery
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_pod
 
@@ -24,13 +24,13 @@ async def rendered(*, is_operator: bool = True, **settings: Any) -> dict[str, An
     pod["spec"]["initContainers"] = [{"name": "init", "image": "busybox"}]
     labels, annotations = family_marks(None, 0, may_have_children=is_operator)
     metadata = json.dumps({"labels": labels, "annotations": annotations}).encode()
-    book = TemplateBook(
+    templates = TemplateCache(
         "inst",
         KubernetesSettings(**settings),
-        ResourceBook(None),  # type: ignore[arg-type]
+        ResourceDiscovery(None),  # type: ignore[arg-type]
         rng=np.random.default_rng(3),
     )
-    template = await book.find(make_create_batch([(5, 1)], bag=make_bag(pod), metadata=metadata), 0)
+    template = await templates.find(make_create_batch([(5, 1)], bag=make_bag(pod), metadata=metadata), 0)
     return json.loads(template.body(5, 1, 7, "node-x"))["spec"]  # type: ignore[no-any-return]
 
 

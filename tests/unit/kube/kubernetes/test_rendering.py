@@ -15,8 +15,8 @@ from argosy_core.job.reading.naming import object_name, run_suffix, run_suffixes
 from argosy_core.job.reading.pod_groups import PodGroup, build_body, member_bags
 from argosy_core.job.tables.members import ordinal_of
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity
-from argosy_kube.kubernetes.acting.rendering import TemplateBook
-from argosy_kube.kubernetes.api.resources import ResourceBook
+from argosy_kube.kubernetes.acting.rendering import TemplateCache
+from argosy_kube.kubernetes.api.resources import ResourceDiscovery
 from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_pod
@@ -24,10 +24,10 @@ from argosy_testkit.cluster_batches import make_bag, make_create_batch, make_pod
 METADATA = {"labels": {"team": "ä"}, "annotations": {"note": 'with "quotes" and \n lines'}}
 
 
-def book() -> TemplateBook:
-    """Return a book that knows the built-in kinds."""
-    resources = ResourceBook(None)  # type: ignore[arg-type]
-    return TemplateBook("inst", KubernetesSettings(finalizer=False), resources, rng=np.random.default_rng(3))
+def make_cache() -> TemplateCache:
+    """Return a cache that knows the built-in kinds."""
+    resources = ResourceDiscovery(None)  # type: ignore[arg-type]
+    return TemplateCache("inst", KubernetesSettings(finalizer=False), resources, rng=np.random.default_rng(3))
 
 
 @pytest.mark.parametrize(("handle", "attempt"), [(1, 1), (1 << 54, 255), (7, 32_767), ((1 << 55) - 1, 17), (0, 100)])
@@ -45,7 +45,7 @@ async def test_body_equals_what_rendering_gives(handle: int, attempt: int) -> No
     batch = make_create_batch(
         [(handle, attempt)], bag=bag, objects=2, metadata=json.dumps(METADATA).encode(), nodes=("node-x",)
     )
-    templates = book()
+    templates = make_cache()
     for index in (0, 1):
         template = await templates.find(batch, index)
         run = RunIdentity(
@@ -77,7 +77,7 @@ async def test_body_of_a_member_equals_what_rendering_gives(attempt: int, member
     bag = member_bags(build_body([], groups, namespace="default")).bodies[0]
     ordinal = ordinal_of(attempt, member)
     batch = make_create_batch([(77, ordinal)], bag=bag, objects=2, nodes=("node-x",))
-    templates = book()
+    templates = make_cache()
     for index in (0, 1):
         run = RunIdentity(
             installation="inst", handle=77, ordinal=ordinal, id_high=7, queue="queue", job_set="set", node="node-x"
@@ -95,8 +95,8 @@ def test_suffix_is_that_of_names(handle: int, attempt: int, member: int) -> None
 
 async def test_pods_carry_the_finalizer_and_others_do_not() -> None:
     """Only pods have an end to tell."""
-    resources = ResourceBook(None)  # type: ignore[arg-type]
-    templates = TemplateBook("inst", KubernetesSettings(), resources, rng=np.random.default_rng(3))
+    resources = ResourceDiscovery(None)  # type: ignore[arg-type]
+    templates = TemplateCache("inst", KubernetesSettings(), resources, rng=np.random.default_rng(3))
     batch = make_create_batch([(1, 1)], bag=make_bag({"kind": "ConfigMap", "metadata": {}}, make_pod()), objects=2)
     config, pod = [json.loads((await templates.find(batch, row)).body(1, 1, 7, "n")) for row in (0, 1)]
     assert "finalizers" not in config["metadata"]
@@ -108,4 +108,4 @@ async def test_pods_carry_the_finalizer_and_others_do_not() -> None:
 async def test_bag_that_cannot_be_rendered_is_refused_with_its_place(bag: Any) -> None:
     """Whatever is wrong with a bag is the job's fault and said so."""
     with pytest.raises(InvalidRequest, match="object 0 of the bag"):
-        await book().find(make_create_batch([(1, 1)], bag=bag), 0)
+        await make_cache().find(make_create_batch([(1, 1)], bag=bag), 0)

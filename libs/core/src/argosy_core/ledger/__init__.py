@@ -3,14 +3,14 @@
 from argosy_core.ledger.ledger import NodeLedger
 from argosy_core.ledger.permit_notes import PermitNote
 from argosy_core.ledger.permit_records import PermitSettings, RefusalReason
-from argosy_core.ledger.permits import PermitBook
+from argosy_core.ledger.permits import PermitLedger
 from argosy_core.ledger.pod_sizes import PodSizes, PodSizeState
 from argosy_core.ledger.records import PodEvents
 from argosy_core.ledger.run_pods import RunPods
 
 __all__ = [
     "NodeLedger",
-    "PermitBook",
+    "PermitLedger",
     "PermitNote",
     "PermitSettings",
     "PodEvents",

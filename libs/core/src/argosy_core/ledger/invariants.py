@@ -10,15 +10,15 @@ import numpy as np
 from argosy_core.errors import InvariantViolation
 from argosy_core.framework import ClassTable
 from argosy_core.job.reading.scaling import SCALED
-from argosy_core.ledger.permits import PermitBook
+from argosy_core.ledger.permits import PermitLedger
 from argosy_core.ledger.placements import PlacementTable
 from argosy_core.nodes import NodeTable, PortClaims
 
-__all__ = ["check_books"]
+__all__ = ["check_ledger"]
 
 
-def check_books(table: PlacementTable, nodes: NodeTable, classes: ClassTable, permits: PermitBook) -> None:
-    """Compare the books with the placements they are made of.
+def check_ledger(table: PlacementTable, nodes: NodeTable, classes: ClassTable, permits: PermitLedger) -> None:
+    """Compare what is booked with the placements it is made of.
 
     Args:
         table: The placements.

@@ -35,13 +35,13 @@ from argosy_core.job.reading.scaling import SCALED
 from argosy_core.job.tables.members import Members
 from argosy_core.ledger.bookings import Bookings
 from argosy_core.ledger.class_memory import ClassMemory, with_overheads
-from argosy_core.ledger.invariants import check_books
+from argosy_core.ledger.invariants import check_ledger
 from argosy_core.ledger.observing import PodObserver, keys_of
 from argosy_core.ledger.permit_records import PermitSettings
-from argosy_core.ledger.permits import PermitBook
+from argosy_core.ledger.permits import PermitLedger
 from argosy_core.ledger.placements import Hold, PlacementTable
 from argosy_core.ledger.pod_sizes import PodSizes, pod_sizes
-from argosy_core.ledger.pressure import PressureBook
+from argosy_core.ledger.pressure import MoveLedger
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
 from argosy_core.ledger.whole_nodes import whole_node_amounts
 from argosy_core.nodes import NodeSpec, NodeTable
@@ -85,9 +85,9 @@ class NodeLedger:
         self._placements = PlacementTable(len(axis))
         self._configured = permits or PermitSettings()
         self._rules: dict[int, PermitRules] = {}
-        self.permits = PermitBook(self._placements, self.nodes, self._configured)
+        self.permits = PermitLedger(self._placements, self.nodes, self._configured)
         """How much pods that are resized may have, out of the same room."""
-        self.pressure = PressureBook(self.permits, self._placements, self.nodes, classes=self.classes)
+        self.pressure = MoveLedger(self.permits, self._placements, self.nodes, classes=self.classes)
         """Which pods are to be moved because their nodes are too full."""
         self._class_memory = ClassMemory(pool_count)
         self._specs: dict[str, NodeSpec] = {}
@@ -400,8 +400,8 @@ class NodeLedger:
         )
 
     def check_invariants(self) -> None:
-        """Compare the books with the placements they are made of; see `check_books`."""
-        check_books(self._placements, self.nodes, self.classes, self.permits)
+        """Compare what is booked with the placements it is made of; see `check_ledger`."""
+        check_ledger(self._placements, self.nodes, self.classes, self.permits)
 
     def pod_sizes(self, pool: int = 0) -> PodSizes:
         """Return the scaled pods of a pool's runs, for people."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from argosy_core.arrays import Int32s, has_true, true_places
 from argosy_core.job.tables.members import Members, MemberSet
 from argosy_core.ledger.bookings import Bookings
-from argosy_core.ledger.permits import PermitBook
+from argosy_core.ledger.permits import PermitLedger
 from argosy_core.ledger.placements import Hold, PlacementTable, unmanaged_keys
 from argosy_core.ledger.records import ObserveOutcome, PodEvents
 
@@ -49,7 +49,7 @@ class PodObserver:
         """Pools whose leaders have not listed their placements."""
         self._has_disowned = False
 
-    def observe(self, events: PodEvents, permits: PermitBook) -> ObserveOutcome:
+    def observe(self, events: PodEvents, permits: PermitLedger) -> ObserveOutcome:
         """Take in pods, whose requests have one column per resource of the axis."""
         counts = np.zeros(3, np.int64)
         keys = keys_of(events)
@@ -78,7 +78,7 @@ class PodObserver:
         handle, ordinal = (np.where(is_elsewhere, 0, column) for column in events.members.columns)
         return replace(events, members=Members(handle, ordinal))
 
-    def end(self, slots: Int32s, permits: PermitBook) -> None:
+    def end(self, slots: Int32s, permits: PermitLedger) -> None:
         """End distinct placements because their pods ended."""
         if not len(slots):
             return
@@ -91,7 +91,7 @@ class PodObserver:
             ended.add(table.keys(held[table.pool[held] == pool]))
         table.drop(slots)
 
-    def _observe_distinct(self, keys: Members, events: PodEvents, permits: PermitBook) -> tuple[int, int, int]:
+    def _observe_distinct(self, keys: Members, events: PodEvents, permits: PermitLedger) -> tuple[int, int, int]:
         """Take in events of distinct pods; return how many were added, replaced, ended."""
         table = self._placements
         uids = np.ascontiguousarray(events.uids).view(np.int64)
@@ -116,7 +116,7 @@ class PodObserver:
             self._add_pods(keys[added], events, added, permits)
         return len(added), replaced, int(ending.sum())
 
-    def _replace(self, slots: Int32s, events: PodEvents, positions: npt.NDArray[np.intp], permits: PermitBook) -> int:
+    def _replace(self, slots: Int32s, events: PodEvents, positions: npt.NDArray[np.intp], permits: PermitLedger) -> int:
         """Book placements as their observed pods are; return how many differed."""
         table = self._placements
         nodes = events.nodes[positions]
@@ -131,7 +131,9 @@ class PodObserver:
             self._bookings.book(moved)
         return len(moved)
 
-    def _add_pods(self, keys: Members, events: PodEvents, positions: npt.NDArray[np.intp], permits: PermitBook) -> None:
+    def _add_pods(
+        self, keys: Members, events: PodEvents, positions: npt.NDArray[np.intp], permits: PermitLedger
+    ) -> None:
         """Book pods that nothing was known of."""
         table = self._placements
         slots = table.add(keys, _POD)

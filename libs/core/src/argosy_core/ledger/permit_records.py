@@ -1,4 +1,4 @@
-"""How permits are given, why they are not, and the books of nodes.
+"""How permits are given, why they are not, and the accounts of nodes.
 
 Source: seed 001 "Deep dive into resource management"; docs/autoscale.md "Permits".
 """
@@ -16,7 +16,7 @@ from argosy_core.errors import InvalidRequest
 from argosy_core.job.reading.permit_rules import PermitRules
 from argosy_core.job.reading.scaling import SCALED, read_amounts
 
-__all__ = ["NodeBooks", "PermitSettings", "RefusalReason", "refuse", "sums_by_node"]
+__all__ = ["NodeAccounts", "PermitSettings", "RefusalReason", "refuse", "sums_by_node"]
 
 
 class RefusalReason(IntEnum):
@@ -113,8 +113,8 @@ def _read(amounts: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeBooks:
-    """The books of all nodes, (resource of SCALED, node), base units."""
+class NodeAccounts:
+    """The accounts of all nodes, (resource of SCALED, node), base units."""
 
     total: Int64s
     """All that a node has."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from argosy_core.arrays import Float64s, Int32s, Int64s
 from argosy_core.job.reading.scaling import SCALED
-from argosy_core.ledger.permit_records import NodeBooks, PermitSettings, sums_by_node
+from argosy_core.ledger.permit_records import NodeAccounts, PermitSettings, sums_by_node
 from argosy_core.ledger.placements import PlacementTable
 from argosy_core.ledger.scaled_pods import ScaledPodTable
 from argosy_core.ledger.sharing import Demand, share_room
@@ -49,13 +49,13 @@ class PermitRoom:
         self._nodes = nodes
         self._withheld = np.zeros((len(SCALED), 0), np.int64)
 
-    def node_books(self) -> NodeBooks:
-        """Return the books of all nodes. Complexity: O(nodes + scaled pods) in NumPy."""
+    def node_accounts(self) -> NodeAccounts:
+        """Return the accounts of all nodes. Complexity: O(nodes + scaled pods) in NumPy."""
         nodes, pods, rows = self._nodes, self.pods, self.pods.live()
         at = self._placements.node[pods.slot[rows]]
         allocatable, system = nodes.allocatable[self.columns], nodes.system[self.columns]
         moving = rows[pods.is_moving[rows]]
-        return NodeBooks(
+        return NodeAccounts(
             total=allocatable + system,
             system=system.copy(),
             reserved=allocatable - self.left(),

@@ -57,13 +57,13 @@ from argosy_core.ledger.records import PodEvents
 from argosy_core.ledger.scaled_pods import ScaledPodTable
 from argosy_core.nodes import NodeFlag, NodeTable
 
-__all__ = ["PermitBook"]
+__all__ = ["PermitLedger"]
 
 _BURST_S: Final = 10.0
 """How many seconds' worth of asking for more a pod may do at once."""
 
 
-class PermitBook:
+class PermitLedger:
     """Permits of one cluster.
 
     Args:
@@ -75,7 +75,7 @@ class PermitBook:
     def __init__(self, placements: PlacementTable, nodes: NodeTable, settings: PermitSettings) -> None:
         """Start with no scaled pod, at second 0 of the ledger's clock."""
         self.pods = ScaledPodTable()
-        """The scaled pods; change them through the book only."""
+        """The scaled pods; change them through this ledger only."""
         self.room = PermitRoom(self.pods, placements, nodes, settings)
         """What is left for permits, and what the pods are booked at."""
         self.notes = NotedPermits(self.pods, settings.noted_by, quiet_s=settings.note_quiet_s)

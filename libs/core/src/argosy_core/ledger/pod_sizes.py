@@ -12,7 +12,7 @@ import numpy as np
 
 from argosy_core.arrays import Int8s, Int64s
 from argosy_core.job.tables.members import Members
-from argosy_core.ledger.permits import PermitBook
+from argosy_core.ledger.permits import PermitLedger
 from argosy_core.ledger.placements import PlacementTable
 
 __all__ = ["PodSizeState", "PodSizes", "pod_sizes"]
@@ -55,9 +55,9 @@ class PodSizes:
         return len(self.members)
 
 
-def pod_sizes(book: PermitBook, placements: PlacementTable, pool: int) -> PodSizes:
+def pod_sizes(permits: PermitLedger, placements: PlacementTable, pool: int) -> PodSizes:
     """Return the scaled pods of a pool's runs. Complexity: O(scaled pods) in NumPy."""
-    pods = book.pods
+    pods = permits.pods
     rows = pods.live()
     slots = pods.slot[rows]
     ours = (placements.pool[slots] == pool) & (placements.handle[slots] >= 0) & ~pods.is_off[rows]

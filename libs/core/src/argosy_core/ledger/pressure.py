@@ -21,17 +21,17 @@ from argosy_core.arrays import Bools, Int32s, Int64s
 from argosy_core.framework import ClassTable
 from argosy_core.job.reading.scaling import SCALED
 from argosy_core.job.tables.members import Members
-from argosy_core.ledger.permits import PermitBook
+from argosy_core.ledger.permits import PermitLedger
 from argosy_core.ledger.placements import PlacementTable
 from argosy_core.nodes import NodeFlag, NodeTable
 
-__all__ = ["PressureBook"]
+__all__ = ["MoveLedger"]
 
 _MOST_RESTING: Final = 10_000
 """Jobs that are remembered to rest; beyond them the oldest is forgotten."""
 
 
-class PressureBook:
+class MoveLedger:
     """Moves of one cluster.
 
     Args:
@@ -42,7 +42,7 @@ class PressureBook:
     """
 
     def __init__(
-        self, permits: PermitBook, placements: PlacementTable, nodes: NodeTable, *, classes: ClassTable
+        self, permits: PermitLedger, placements: PlacementTable, nodes: NodeTable, *, classes: ClassTable
     ) -> None:
         """Have named nobody."""
         self._permits = permits
@@ -71,15 +71,15 @@ class PressureBook:
         failed = rows[pods.is_moving[rows] & (pods.moving_s[rows] + settings.move_timeout_s <= permits.now_s)]
         if len(failed):
             permits.move(failed, is_moving=False)
-        books = permits.room.node_books()
-        is_open = books.watermark < books.total - books.system
+        accounts = permits.room.node_accounts()
+        is_open = accounts.watermark < accounts.total - accounts.system
         if not is_open.any():
             return np.zeros(0, np.int32)
         at = self._placements.node[pods.slot[rows]]
-        ours = np.zeros_like(books.reserved)
+        ours = np.zeros_like(accounts.reserved)
         np.add.at(ours.T, at, pods.booked(rows).T)
-        above = np.minimum(np.maximum(books.reserved - books.watermark, 0), ours)
-        unaccounted = np.where(is_open.any(axis=0), above + books.pressure - books.accounted, 0)
+        above = np.minimum(np.maximum(accounts.reserved - accounts.watermark, 0), ours)
+        unaccounted = np.where(is_open.any(axis=0), above + accounts.pressure - accounts.accounted, 0)
         named: list[int] = []
         for node in np.flatnonzero((unaccounted > 0).any(axis=0)).tolist():
             named += self._choose(rows[(at == node) & self._may_move(rows)], node, unaccounted[:, node].copy())

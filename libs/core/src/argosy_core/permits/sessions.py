@@ -94,7 +94,7 @@ class PermitService:
         max_session_count: int = 1000,
     ) -> None:
         """Start without sessions."""
-        self._book = ledger.permits
+        self._permits = ledger.permits
         self._pressure = ledger.pressure
         self._cluster = cluster, cluster_uid
         self._max_pod_count = max_pod_count
@@ -120,12 +120,12 @@ class PermitService:
     @property
     def scaled_count(self) -> int:
         """How many pods are scaled."""
-        return len(self._book.pods)
+        return len(self._permits.pods)
 
     @property
     def deferred_count(self) -> int:
         """How many pods wait for room to grow."""
-        return int(np.count_nonzero(self._book.pods.deferred(self._book.pods.live()).any(axis=0)))
+        return int(np.count_nonzero(self._permits.pods.deferred(self._permits.pods.live()).any(axis=0)))
 
     def confirmed(self, session: int) -> int:
         """Return the number of the latest message of a session that was taken in; 0 if it is over."""
@@ -147,9 +147,9 @@ class PermitService:
             raise InvalidRequest(f"this sampler serves cluster {self._cluster[0]!r}, not {hello.cluster!r} or its uid")
         if len(hello.process_id) != 16:
             raise InvalidRequest("the process id has not 16 bytes")
-        if not self._book.has_listed:
+        if not self._permits.has_listed:
             raise NotAllowedNow("the sampler has not yet listed the cluster's pods; try again")
-        self._book.advance(now_s)
+        self._permits.advance(now_s)
         process = int.from_bytes(hello.process_id[:8], "little", signed=True) or 1
         replaced = [number for number, session in self._sessions.items() if session.process == process]
         for number in replaced:
@@ -158,7 +158,7 @@ class PermitService:
             raise QuotaExceeded(f"{len(self._sessions)} agents have sessions, which is as many as are served")
         self._last += 1
         self._sessions[self._last] = _Session(process, now_s, self._listened_s)
-        lease_s = self._book.open_session(self._last)
+        lease_s = self._permits.open_session(self._last)
         welcome = Welcome(
             session=self._last, lease_s=lease_s, heartbeat_s=lease_s / 3, max_pod_count=self._max_pod_count
         )
@@ -174,7 +174,7 @@ class PermitService:
         Complexity: half a millisecond for each time that some session speaks again, and microseconds a pod.
         """
         outcome = Outcome()
-        self._book.set_time(now_s)
+        self._permits.set_time(now_s)
         wave: dict[int, tuple[int, AgentMessage]] = {}
         for session, sequence, message in messages:
             if session in wave:
@@ -188,8 +188,8 @@ class PermitService:
         """Note that a stream ended; what its agent was permitted stays booked for as long as it may act on it."""
         known = self._sessions.pop(session, None)
         if known is not None:
-            self._book.advance(now_s)
-            self._book.cut_off(session, known.renewed_s)
+            self._permits.advance(now_s)
+            self._permits.cut_off(session, known.renewed_s)
 
     def tick(self, now_s: float) -> Outcome:
         """Let time pass: end silent sessions, give back what nobody can take any more, push what room has come.
@@ -203,17 +203,17 @@ class PermitService:
         self._ticked_s = max(self._ticked_s, now_s)
         is_idle = self._is_idle
         if is_idle and self._was_idle:
-            self._book.set_time(now_s)
+            self._permits.set_time(now_s)
             return outcome
         self._was_idle = is_idle
         for number in [number for number, one in self._sessions.items() if self._is_silent(number, one, now_s)]:
             self.end(number, now_s)
             outcome.ended.append(number)
-        self._book.advance(now_s)
-        self._tell(self._book.settle(np.zeros(0, np.int32)), outcome)
+        self._permits.advance(now_s)
+        self._tell(self._permits.settle(np.zeros(0, np.int32)), outcome)
         self._direct(outcome)
         self._pressure.name_moves()
-        notices = self._book.notices
+        notices = self._permits.notices
         for rows, directive in (
             *((rows, Directive.DRAIN if drains else Directive.RESUME) for rows, drains in notices.take_drained()),
             *((rows, Directive.MIGRATE if moves else Directive.RESUME) for rows, moves in notices.take_moved()),
@@ -228,7 +228,7 @@ class PermitService:
         Args:
             most_count: Most notes that are being written at once.
         """
-        return self._book.notes.begin(self._book.now_s, most_count)
+        return self._permits.notes.begin(self._permits.now_s, most_count)
 
     def end_notes(self, found: Sequence[tuple[bytes, str | None]], now_s: float) -> Outcome:
         """Take in how notes were written, and tell the permits that they allow.
@@ -238,8 +238,8 @@ class PermitService:
             now_s: Present time of the sampler's own clock, seconds.
         """
         outcome = Outcome()
-        self._book.set_time(now_s)
-        rows = [row for uid, text in found if (row := self._book.end_note(uid, text))]
+        self._permits.set_time(now_s)
+        rows = [row for uid, text in found if (row := self._permits.end_note(uid, text))]
         self._tell(np.unique(np.array(rows, np.int32)), outcome)
         return outcome
 
@@ -248,7 +248,7 @@ class PermitService:
     def _is_silent(self, number: int, session: _Session, now_s: float) -> bool:
         """Return whether a session was listened to for a lease, and nothing was heard."""
         silent_s = min(self._listened_s - session.listened_s, now_s - session.renewed_s)
-        return silent_s > self._book.lease_s(number)
+        return silent_s > self._permits.lease_s(number)
 
     def _take_wave(self, wave: dict[int, tuple[int, AgentMessage]], now_s: float, outcome: Outcome) -> None:
         """Take in one message each of some sessions."""
@@ -264,11 +264,11 @@ class PermitService:
                     raise InvalidRequest(f"message {sequence} came after message {known.sequence}")
                 if isinstance(message, Inventory | PermitRequest):
                     self._check_uids(message.uids)
-                    rows = self._book.pods.rows(message.uids)
+                    rows = self._permits.pods.rows(message.uids)
                     if isinstance(message, Inventory):
                         answered.append(self._join(session, known.process, message, rows, outcome=outcome))
                     else:
-                        self._book.check_numbers(rows, message.numbers, session)
+                        self._permits.check_numbers(rows, message.numbers, session)
                         requests.append((session, message, rows))
             except InvalidRequest as error:
                 self.end(session, now_s)
@@ -277,31 +277,31 @@ class PermitService:
             known.sequence, known.renewed_s = sequence, max(known.renewed_s, now_s)
             known.listened_s = self._listened_s
             if isinstance(message, Goodbye):
-                self._book.leave(session)
+                self._permits.leave(session)
                 del self._sessions[session]
                 outcome.ended.append(session)
         if requests:
             answered.append(self._request(requests, outcome))
         taken = np.concatenate(answered)
         if len(taken):
-            self._tell(np.union1d(taken, self._book.settle(taken)).astype(np.int32), outcome)
+            self._tell(np.union1d(taken, self._permits.settle(taken)).astype(np.int32), outcome)
 
     def _join(self, session: int, process: int, message: Inventory, rows: Int32s, *, outcome: Outcome) -> Int32s:
         """Take in an inventory; return the rows that the session holds by it."""
-        refused = self._book.join(
+        refused = self._permits.join(
             rows, message.ceilings, message.held, numbers=message.numbers, session=session, process=process
         )
         if refused.any():
             outcome.replies.append((session, self._refusals(message, rows, refused)))
         taken: Int32s = rows[refused == 0]
-        self._book.notes.keep(taken, message.permitted[refused == 0])
+        self._permits.notes.keep(taken, message.permitted[refused == 0])
         return taken
 
     def _request(self, requests: list[tuple[int, PermitRequest, Int32s]], outcome: Outcome) -> Int32s:
         """Take in requests of distinct sessions at once; return the rows of pods that were not refused."""
         counts = [len(rows) for _, _, rows in requests]
         rows = np.concatenate([rows for _, _, rows in requests])
-        refused = self._book.request(
+        refused = self._permits.request(
             rows,
             np.concatenate([message.wanted for _, message, _ in requests], axis=1),
             np.concatenate([message.bundle for _, message, _ in requests]),
@@ -324,19 +324,19 @@ class PermitService:
             raise InvalidRequest("a message names a pod twice")
 
     def _refusals(self, message: Inventory | PermitRequest, rows: Int32s, refused: Int8s) -> Refusals:
-        book, wrong = self._book, refused != 0
+        permits, wrong = self._permits, refused != 0
         reasons = refused[wrong]
         wait_s = np.zeros(len(reasons), np.float32)
         wait_s[reasons == RefusalReason.UNKNOWN_POD] = 1.0
         wait_s[reasons == RefusalReason.TOO_OFTEN] = 1.0
         awaited = reasons == RefusalReason.HELD_BY_ANOTHER
-        wait_s[awaited] = np.maximum(book.pods.floor_until_s[rows[wrong][awaited]] - book.now_s, 1.0)
+        wait_s[awaited] = np.maximum(permits.pods.floor_until_s[rows[wrong][awaited]] - permits.now_s, 1.0)
         return Refusals(uids=message.uids[wrong], numbers=message.numbers[wrong], reasons=reasons, retry_after_s=wait_s)
 
     def _tell(self, rows: Int32s, outcome: Outcome) -> None:
         """Say to each session what its pods among these may have, as far as their notes allow it."""
-        pods = self._book.pods
-        for session, own in self._by_session(self._book.notes.may_tell(rows)):
+        pods = self._permits.pods
+        for session, own in self._by_session(self._permits.notes.may_tell(rows)):
             permits = Permits(
                 uids=pods.uid[own],
                 numbers=pods.number[own],
@@ -348,17 +348,17 @@ class PermitService:
 
     def _direct(self, outcome: Outcome) -> None:
         """Say which pods are not scaled any more."""
-        for session, row in self._book.notices.take_stopped():
+        for session, row in self._permits.notices.take_stopped():
             self._directive(session, np.array([row], np.int32), Directive.STOP, outcome)
 
     def _directive(self, session: int, rows: Int32s, directive: Directive, outcome: Outcome) -> None:
         if session in self._sessions:
             kinds = np.full(len(rows), directive, np.int8)
-            outcome.replies.append((session, Directives(uids=self._book.pods.uid[rows], directives=kinds)))
+            outcome.replies.append((session, Directives(uids=self._permits.pods.uid[rows], directives=kinds)))
 
     def _by_session(self, rows: Int32s) -> Iterable[tuple[int, Int32s]]:
         """Yield (session, its rows)."""
-        of = self._book.pods.session[rows]
+        of = self._permits.pods.session[rows]
         for session in np.unique(of).tolist():
             if session:
                 yield session, rows[of == session]

@@ -272,7 +272,7 @@ class SamplerSession:
         return HeldAmounts(members=members, names=names, amounts=amounts[:, used])
 
     def take_permitted(self, *, anew: bool = False) -> HeldAmounts | None:
-        """Return what pods that are resized hold by now, if the leader was not told; see `PermitBook.take_held`.
+        """Return what pods that are resized hold by now, if the leader was not told; see `PermitLedger.take_held`.
 
         Args:
             anew: Whether to tell it of all of them: a leader heeds no word on runs that it has not yet stored.

@@ -30,7 +30,7 @@ from argosy_kube.kubernetes.acting.deletion import Deleter
 from argosy_kube.kubernetes.acting.finding import Finder
 from argosy_kube.kubernetes.acting.letting_go import list_kept
 from argosy_kube.kubernetes.acting.logs import container_names, read_pod_log
-from argosy_kube.kubernetes.acting.rendering import TemplateBook
+from argosy_kube.kubernetes.acting.rendering import TemplateCache
 from argosy_kube.kubernetes.api.answers import FORBIDDEN, GONE, MISSING, ApiFailure, decode
 from argosy_kube.kubernetes.api.credentials import Credentials, CredentialSource
 from argosy_kube.kubernetes.api.documents import (
@@ -47,16 +47,16 @@ from argosy_kube.kubernetes.api.documents import (
 from argosy_kube.kubernetes.api.kind_reflector import KindReflector
 from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.reflector import Followed, Versions
-from argosy_kube.kubernetes.api.resources import NODES, PODS, ResourceBook
+from argosy_kube.kubernetes.api.resources import NODES, PODS, ResourceDiscovery
 from argosy_kube.kubernetes.api.transport import ApiServer, unavailable
 from argosy_kube.kubernetes.ours.binding import PodBinder
 from argosy_kube.kubernetes.ours.kinds import OwnKinds
 from argosy_kube.kubernetes.ours.objects import OwnObjects
 from argosy_kube.kubernetes.ours.observing import CHANGES, Observer, apply_health
-from argosy_kube.kubernetes.ours.places import Place, PlaceBook
+from argosy_kube.kubernetes.ours.places import Place, PlaceIndex
 from argosy_kube.kubernetes.ours.pod_warnings import PodWarnings
 from argosy_kube.kubernetes.ours.relabelling import Relabeller
-from argosy_kube.kubernetes.reading.columns import LOST_REASON, TableBook
+from argosy_kube.kubernetes.reading.columns import LOST_REASON, SharedTables
 from argosy_kube.kubernetes.reading.nodes import describe_node, overheads_of
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.meter import NO_METER, ApiMeter
@@ -112,15 +112,15 @@ class KubernetesCluster:
         self._server = server = ApiServer(
             Credentials(source), settings=settings, call_timeout_s=call_timeout_s, rng=rng, meter=meter
         )
-        self._tables = TableBook()
-        self._places = PlaceBook()
+        self._tables = SharedTables()
+        self._places = PlaceIndex()
         self._versions = Versions()
         self._nodes = KindReflector(
             server, Followed(resource=NODES, page=LIST_OF_NODES, line=WATCH_OF_NODES), self._versions
         )
         self._all_pods = self._follow_pods("")
-        book = ResourceBook(server)
-        self._kinds = OwnKinds(book, names=settings.kinds, discover=settings.discover, monotonic=time.monotonic)
+        discovery = ResourceDiscovery(server)
+        self._kinds = OwnKinds(discovery, names=settings.kinds, discover=settings.discover, monotonic=time.monotonic)
         self._relabeller = Relabeller(server, installation, self._places)
         self._binder = PodBinder(server)
         self._observer = Observer(
@@ -143,7 +143,7 @@ class KubernetesCluster:
             observer=self._observer,
             versions=self._versions,
         )
-        templates = TemplateBook(installation, settings, book, rng=rng)
+        templates = TemplateCache(installation, settings, discovery, rng=rng)
         self._finder = Finder(templates, self._observer, kinds=self._kinds, installation=installation)
         self._creator = Creator(
             server,

@@ -8,7 +8,7 @@ import numpy as np
 
 from argosy_core.reconcile import Creates
 from argosy_kube.port import CreateCode, CreateResult, Int32Array, Int64Array, UidArray
-from argosy_kube.simulated.recipes import RecipeBook
+from argosy_kube.simulated.recipes import RecipeCache
 from argosy_kube.tables import TextTable
 
 __all__ = ["CreateResponse", "Intake", "read_recipes"]
@@ -66,7 +66,7 @@ class CreateResponse:
         )
 
 
-def read_recipes(batch: Creates, book: RecipeBook, answer: CreateResponse) -> Int32Array:
+def read_recipes(batch: Creates, cache: RecipeCache, answer: CreateResponse) -> Int32Array:
     """Return (n,) the recipe of each object, -1 where the answer says it is rejected.
 
     Complexity: one look-up per distinct (bag, object, metadata), array operations for the rest.
@@ -82,15 +82,15 @@ def read_recipes(batch: Creates, book: RecipeBook, answer: CreateResponse) -> In
     for position, source in enumerate(distinct.tolist()):
         rest, metadata = divmod(source, metadata_count)
         bag, index = divmod(rest, _OBJECTS_PER_BAG)
-        found = book.find(batch.bodies[bag], index, batch.metadata[metadata - 1] if metadata else b"")
+        found = cache.find(batch.bodies[bag], index, batch.metadata[metadata - 1] if metadata else b"")
         if isinstance(found, int):
             recipes[position] = found
         else:
             answer.refuse(np.flatnonzero(inverse == position), CreateCode.REJECTED, found)
     found_recipes: Int32Array = recipes[inverse]
-    if book.has_scaled:
+    if cache.has_scaled:
         pairs = zip(found_recipes.tolist(), batch.owner_column.tolist(), strict=True)
-        queued = [book.for_queue(recipe, batch.owners[owner][0]) if recipe >= 0 else -1 for recipe, owner in pairs]
+        queued = [cache.for_queue(recipe, batch.owners[owner][0]) if recipe >= 0 else -1 for recipe, owner in pairs]
         found_recipes = np.array(queued, dtype=np.int32)
     return found_recipes
 

@@ -35,7 +35,7 @@ from argosy_kube.simulated.creation import CreateResponse, Intake, read_recipes
 from argosy_kube.simulated.faults import Audit, Fault, FaultKind, PendingFaults
 from argosy_kube.simulated.journal import Journal
 from argosy_kube.simulated.objects import GONE, SLOT_MASK, ObjectTable
-from argosy_kube.simulated.recipes import RecipeBook
+from argosy_kube.simulated.recipes import RecipeCache
 from argosy_kube.simulated.rooms import Rooms
 from argosy_kube.simulated.sizes import PodSizes
 from argosy_kube.simulated.tables import NodeTable
@@ -81,7 +81,7 @@ class ClusterEngine:
         self._objects = ObjectTable(rng.bytes(8))
         self.journal = Journal(self._objects, self.nodes, start_us)
         """What happened, as watchers see it."""
-        self._recipes = RecipeBook(self.requests, self.kinds, self.texts)
+        self._recipes = RecipeCache(self.requests, self.kinds, self.texts)
         self._slot_of: dict[int, int] = {}
         self._timers = TimerWheel(start_us)
         self._late: Int32Array = np.zeros(0, dtype=np.int32)
@@ -265,8 +265,8 @@ class ClusterEngine:
         installation: int,
     ) -> Int32Array:
         """Put new objects into the table, with run times drawn; return their slots."""
-        book, count = self._recipes, len(recipe)
-        times, rest = book.times_us[recipe], book.columns[recipe]
+        recipes, count = self._recipes, len(recipe)
+        times, rest = recipes.times_us[recipe], recipes.columns[recipe]
         wide = np.zeros((count, 8), dtype=np.int64)
         wide[:, 2], wide[:, 5] = runs[0], runs[1]
         wide[:, 6] = self._draw(times[:, 0], times[:, 1])
@@ -293,7 +293,7 @@ class ClusterEngine:
 
     def _admit_all(self, slots: Int32Array, recipe: Int32Array) -> None:
         """Do what kubelets do with new pods, and tell of all new objects."""
-        objects, book = self._objects, self._recipes
+        objects, recipes = self._objects, self._recipes
         if objects.kind[slots].any():
             pods = objects.kind[slots] == 0
             others = slots[~pods]
@@ -303,7 +303,7 @@ class ClusterEngine:
         self._tally.created += len(slots)
         failed = self._rooms.admit(slots)
         if failed is None:
-            if not (book.has_delay or self.nodes.unheard or self.faults.has("image-never-pulls")):
+            if not (recipes.has_delay or self.nodes.unheard or self.faults.has("image-never-pulls")):
                 self._start(slots, Change.ADDED)
                 return
             failed = np.zeros(len(slots), dtype=np.bool_)
@@ -312,8 +312,8 @@ class ClusterEngine:
         if taken := self.faults.take("image-never-pulls", len(healthy)):
             starts[healthy[:taken]] = False
             objects.reason[slots[healthy[:taken]]] = self.texts.intern("ImagePullBackOff")
-        if book.has_delay:
-            times = book.times_us[recipe]
+        if recipes.has_delay:
+            times = recipes.times_us[recipe]
             delays = self._draw(times[:, 2], times[:, 3])
             delayed = starts & (delays > 0)
             self._set_timers(slots[delayed], self.now_us + delays[delayed])

@@ -29,7 +29,7 @@ from argosy_kube.port import (
 from argosy_kube.simulated.sizes import scaling_notes
 from argosy_kube.tables import RequestTable, TextTable, grow_rows
 
-__all__ = ["RecipeBook", "parse_span"]
+__all__ = ["RecipeCache", "parse_span"]
 
 _CACHED_BAGS = 20_000
 _KEPT_RECIPES = 50_000
@@ -132,7 +132,7 @@ def _pod_request(spec: _PodSpec) -> dict[str, int]:
     )
 
 
-class RecipeBook:
+class RecipeCache:
     """Recipes by bag, object and metadata, with a bounded memory of bags; columns by recipe index."""
 
     def __init__(self, requests: RequestTable, kinds: TextTable, texts: TextTable) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from argosy_core.errors import BackendUnavailable, InvalidRequest
 from argosy_core.reconcile import Creates
-from argosy_kube.kubernetes.acting.rendering import ObjectTemplate, TemplateBook
+from argosy_kube.kubernetes.acting.rendering import ObjectTemplate, TemplateCache
 from argosy_kube.kubernetes.api.answers import CONFLICT, FORBIDDEN, KEYS_ONLY, MISSING, ApiFailure, decode
 from argosy_kube.kubernetes.api.documents import FOUND_KEY, FOUND_POD, KEYS, FoundPod
 from argosy_kube.kubernetes.api.rate_limiter import Priority
@@ -23,7 +23,7 @@ from argosy_kube.kubernetes.api.resources import PODS, Resource, not_granted
 from argosy_kube.kubernetes.api.transport import JSON, ApiServer
 from argosy_kube.kubernetes.ours.binding import PodBinder
 from argosy_kube.kubernetes.ours.ownership import is_own
-from argosy_kube.kubernetes.ours.places import PlaceBook
+from argosy_kube.kubernetes.ours.places import PlaceIndex
 from argosy_kube.kubernetes.reading.columns import read_run, uid_bytes
 from argosy_kube.port import CreateCode, CreateResult
 from argosy_kube.tables import TextTable
@@ -65,10 +65,10 @@ class Creator:
     def __init__(
         self,
         server: ApiServer,
-        templates: TemplateBook,
+        templates: TemplateCache,
         *,
         installation: str,
-        places: PlaceBook,
+        places: PlaceIndex,
         restore: Callable[[bytes, tuple[int, int, int]], None],
         use: Callable[[Resource], None],
         binder: PodBinder,

@@ -29,7 +29,7 @@ from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.resources import PODS, Resource
 from argosy_kube.kubernetes.api.transport import ApiServer
 from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
-from argosy_kube.kubernetes.ours.places import Place, PlaceBook
+from argosy_kube.kubernetes.ours.places import Place, PlaceIndex
 from argosy_kube.kubernetes.reading.columns import uid_bytes
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
 from argosy_kube.port import DeleteCode, DeleteResult
@@ -72,7 +72,7 @@ class Deleter:
         server: ApiServer,
         *,
         installation: str,
-        places: PlaceBook,
+        places: PlaceIndex,
         nodes: NodeStates,
         resource_of: Callable[[str], Awaitable[Resource | None]],
     ) -> None:

@@ -11,7 +11,7 @@ from collections import defaultdict
 
 from argosy_core.errors import InvalidRequest
 from argosy_core.reconcile import Creates
-from argosy_kube.kubernetes.acting.rendering import TemplateBook
+from argosy_kube.kubernetes.acting.rendering import TemplateCache
 from argosy_kube.kubernetes.api.answers import ApiFailure
 from argosy_kube.kubernetes.api.documents import FoundKey, FoundPod
 from argosy_kube.kubernetes.api.resources import PODS, Resource
@@ -35,7 +35,7 @@ class Finder:
         installation: Whose objects are ours.
     """
 
-    def __init__(self, templates: TemplateBook, observer: Observer, *, kinds: OwnKinds, installation: str) -> None:
+    def __init__(self, templates: TemplateCache, observer: Observer, *, kinds: OwnKinds, installation: str) -> None:
         """Look for nothing yet."""
         self._templates = templates
         self._observer = observer

@@ -25,13 +25,13 @@ from argosy_core.job.tables.members import MAX_MEMBER, attempt_of, member_of, or
 from argosy_core.reconcile import Creates
 from argosy_core.reconcile.rendering import BagTemplate, RunIdentity, run_label
 from argosy_kube.kubernetes.acting.operators import tell_operator
-from argosy_kube.kubernetes.api.resources import Resource, ResourceBook
+from argosy_kube.kubernetes.api.resources import Resource, ResourceDiscovery
 from argosy_kube.kubernetes.ours.binding import NODE_ANNOTATION
 from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
 from argosy_kube.kubernetes.settings import KubernetesSettings
 from argosy_kube.port import POD_KIND
 
-__all__ = ["ObjectTemplate", "TemplateBook"]
+__all__ = ["ObjectTemplate", "TemplateCache"]
 
 _MOST_BAGS: Final = 512
 _MOST_TEMPLATES: Final = 2048
@@ -92,7 +92,7 @@ def _member_text(member: int) -> bytes:
     return b'"ARGOSY_MEMBER","value":"%d"' % member
 
 
-class TemplateBook:
+class TemplateCache:
     """Templates of the bags that were met last.
 
     Args:
@@ -103,7 +103,7 @@ class TemplateBook:
     """
 
     def __init__(
-        self, installation: str, settings: KubernetesSettings, resources: ResourceBook, *, rng: np.random.Generator
+        self, installation: str, settings: KubernetesSettings, resources: ResourceDiscovery, *, rng: np.random.Generator
     ) -> None:
         """Start empty."""
         self._installation = installation

@@ -19,7 +19,7 @@ from argosy_kube.kubernetes.api.answers import FORBIDDEN, KEYS_LIST, MISSING, Ap
 from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.transport import ApiServer
 
-__all__ = ["BUILT_IN", "NODES", "PODS", "Resource", "ResourceBook", "not_granted"]
+__all__ = ["BUILT_IN", "NODES", "PODS", "Resource", "ResourceDiscovery", "not_granted"]
 
 _BUILT_IN_PLURALS: Final = {
     "Pod": "pods",
@@ -110,7 +110,7 @@ _RESOURCES: Final = msgspec.json.Decoder(_ResourceList)
 _GROUPS: Final = msgspec.json.Decoder(_GroupList)
 
 
-class ResourceBook:
+class ResourceDiscovery:
     """What is known of kinds; custom ones are asked for when they are first needed.
 
     Args:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from argosy_kube.kubernetes.api.answers import FORBIDDEN, MISSING, ApiFailure
-from argosy_kube.kubernetes.api.resources import BUILT_IN, PODS, Resource, ResourceBook
+from argosy_kube.kubernetes.api.resources import BUILT_IN, PODS, Resource, ResourceDiscovery
 
 __all__ = ["OwnKinds"]
 
@@ -34,17 +34,17 @@ class OwnKinds:
     """The kinds that bags of ours use, and those in which a list looks for them.
 
     Args:
-        book: What is known of kinds.
+        discovery: What is known of kinds.
         names: Custom resources to look at from the start, as `Kind.group`.
         discover: Look at all custom resources the first time.
         monotonic: Seconds that never go back.
     """
 
     def __init__(
-        self, book: ResourceBook, *, names: Iterable[str], discover: bool, monotonic: Callable[[], float]
+        self, discovery: ResourceDiscovery, *, names: Iterable[str], discover: bool, monotonic: Callable[[], float]
     ) -> None:
         """Start with pods."""
-        self._book = book
+        self._discovery = discovery
         self._names = tuple(names)
         self._discover = discover
         self._monotonic = monotonic
@@ -111,7 +111,7 @@ class OwnKinds:
     @property
     def unlistable_names(self) -> tuple[str, ...]:
         """The same by the names that the port gives them; `*.group` for those of a group."""
-        return (*sorted(self._unlistable), *(f"*.{group}" for group in sorted(self._book.unserved)))
+        return (*sorted(self._unlistable), *(f"*.{group}" for group in sorted(self._discovery.unserved)))
 
     def listen(self, event: asyncio.Event) -> None:
         """Set an event whenever a kind comes into use."""
@@ -133,7 +133,7 @@ class OwnKinds:
             ApiFailure: The API server did not answer.
         """
         known = self._in_use.get(kind) or BUILT_IN.get(kind)
-        return known or next(iter(await self._book.find_named([kind])), None)
+        return known or next(iter(await self._discovery.find_named([kind])), None)
 
     async def to_list(self) -> list[Resource]:
         """Return the kinds to look for, pods not among them, and none that is to be left alone for now.
@@ -145,16 +145,16 @@ class OwnKinds:
         """
         found = {one.full_name: one for one in (*self._unlistable.values(), *BUILT_IN.values(), *self._in_use.values())}
         if not self._has_looked and not self.wait_s(""):
-            custom = await self._book.find_custom() if self._discover else []
-            for resource in (*await self._book.find_named(self._names), *custom):
+            custom = await self._discovery.find_custom() if self._discover else []
+            for resource in (*await self._discovery.find_named(self._names), *custom):
                 found.setdefault(resource.full_name, resource)
         found.pop(PODS.full_name, None)
         return [resource for name, resource in found.items() if not self.wait_s(name)]
 
     def looked(self, resources: Iterable[Resource]) -> None:
         """Note that a list was made; the settings' own kinds stay in use, whatever it found."""
-        self._has_looked = not self._book.unserved
-        if self._book.unserved and not self.wait_s(""):
+        self._has_looked = not self._discovery.unserved
+        if self._discovery.unserved and not self.wait_s(""):
             self._put_off("", _MOST_PAUSE_S)
         named = set(self._names)
         for resource in resources:

@@ -17,10 +17,10 @@ from argosy_kube.kubernetes.api.documents import KeyDocument, Metadata, PodDocum
 from argosy_kube.kubernetes.api.resources import PODS, Resource
 from argosy_kube.kubernetes.ours.binding import PodBinder
 from argosy_kube.kubernetes.ours.ownership import STORED_FINALIZER
-from argosy_kube.kubernetes.ours.places import Place, PlaceBook
+from argosy_kube.kubernetes.ours.places import Place, PlaceIndex
 from argosy_kube.kubernetes.ours.pod_warnings import PodWarnings
 from argosy_kube.kubernetes.ours.relabelling import Relabeller, tells_deletion
-from argosy_kube.kubernetes.reading.columns import EventRows, TableBook, read_run, uid_bytes
+from argosy_kube.kubernetes.reading.columns import EventRows, SharedTables, read_run, uid_bytes
 from argosy_kube.kubernetes.reading.details import detail_of
 from argosy_kube.kubernetes.reading.nodes import NodeHealth, NodeStates
 from argosy_kube.kubernetes.reading.pods import (
@@ -57,8 +57,8 @@ class Observer:
     def __init__(
         self,
         installation: str,
-        tables: TableBook,
-        places: PlaceBook,
+        tables: SharedTables,
+        places: PlaceIndex,
         *,
         release: Callable[[Place, str], None],
         relabeller: Relabeller,

@@ -14,7 +14,7 @@ from argosy_core.job.tables.members import attempt_of, member_of, ordinal_of
 from argosy_kube.kubernetes.api.documents import Metadata
 from argosy_kube.kubernetes.api.resources import Resource
 
-__all__ = ["Place", "PlaceBook"]
+__all__ = ["Place", "PlaceIndex"]
 
 _SPARE_STEMS: Final = 1000
 _POSITION_BITS: Final = 15
@@ -38,7 +38,7 @@ class Place:
     """Its name."""
 
 
-class PlaceBook:
+class PlaceIndex:
     """Places by uid."""
 
     def __init__(self) -> None:

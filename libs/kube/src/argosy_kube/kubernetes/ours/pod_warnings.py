@@ -21,7 +21,7 @@ from argosy_kube.kubernetes.api.documents import ListDocument, Metadata, PodDocu
 from argosy_kube.kubernetes.api.rate_limiter import Priority
 from argosy_kube.kubernetes.api.resources import Resource
 from argosy_kube.kubernetes.api.transport import ApiServer
-from argosy_kube.kubernetes.ours.places import PlaceBook
+from argosy_kube.kubernetes.ours.places import PlaceIndex
 from argosy_kube.kubernetes.reading.columns import uid_bytes
 from argosy_kube.kubernetes.reading.details import one_line
 from argosy_kube.port import Detail, PodPhase
@@ -109,7 +109,7 @@ class PodWarnings:
         places: Where our pods are; those that are not there any more are forgotten.
     """
 
-    def __init__(self, server: ApiServer, places: PlaceBook) -> None:
+    def __init__(self, server: ApiServer, places: PlaceIndex) -> None:
         """Know no pod."""
         self._server = server
         self._places = places

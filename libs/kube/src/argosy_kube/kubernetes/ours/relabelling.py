@@ -29,7 +29,7 @@ from argosy_kube.kubernetes.api.resources import PODS, Resource
 from argosy_kube.kubernetes.api.transport import ApiServer
 from argosy_kube.kubernetes.ours.lookup import Lookup
 from argosy_kube.kubernetes.ours.ownership import read_mark
-from argosy_kube.kubernetes.ours.places import Place, PlaceBook
+from argosy_kube.kubernetes.ours.places import Place, PlaceIndex
 from argosy_kube.kubernetes.reading.columns import uid_bytes
 from argosy_kube.kubernetes.reading.pods import ENDED, phase_of
 
@@ -63,7 +63,7 @@ class Relabeller:
         places: Where they are.
     """
 
-    def __init__(self, server: ApiServer, installation: str, places: PlaceBook) -> None:
+    def __init__(self, server: ApiServer, installation: str, places: PlaceIndex) -> None:
         """Look for nothing yet."""
         self._server = server
         self._installation = installation

@@ -23,7 +23,7 @@ from argosy_kube.kubernetes.reading.pods import RequestReader
 from argosy_kube.port import POD_KIND, Change, Detail, ObjectEvents, PodPhase
 from argosy_kube.tables import RequestTable, TextTable
 
-__all__ = ["LOST_REASON", "EventRows", "EventTables", "TableBook", "read_run", "uid_bytes"]
+__all__ = ["LOST_REASON", "EventRows", "EventTables", "SharedTables", "read_run", "uid_bytes"]
 
 T = TypeVar("T")
 
@@ -244,7 +244,7 @@ class EventRows:
         )
 
 
-class TableBook:
+class SharedTables:
     """The tables that rows which are begun now point into."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ class World:
         """No pod was ever seen, and the first list is over."""
         self.sequence = 0
         self.ledger = NodeLedger(permits=SETTINGS)
-        self.book = self.ledger.permits
+        self.permits = self.ledger.permits
         self.node("a")
         self.see({}, everything=True)
 
@@ -54,13 +54,13 @@ class World:
         """Rows of pods."""
         uids = np.zeros((len(pods), 16), np.uint8)
         uids[:, 0] = pods
-        return self.book.pods.rows(uids.view(np.int64))
+        return self.permits.pods.rows(uids.view(np.int64))
 
     def join(self, *pods: int, ceiling: tuple[int, int] = (200, 20), held: bool = True, **who: int) -> list[int]:
         """An agent says which pods it has; each at one ceiling."""
         rows = self.rows(*pods)
         self.sequence += 1
-        refused = self.book.join(
+        refused = self.permits.join(
             rows, np.tile(np.array(ceiling)[:, None], len(rows)), np.full(len(rows), held),
             numbers=np.full(len(rows), self.sequence), session=who.get("session", 1), process=who.get("process", 1),
         )  # fmt: skip
@@ -74,31 +74,31 @@ class World:
         rows = self.rows(*wanted)
         self.sequence += 1
         numbers = np.full(len(rows), self.sequence)
-        self.book.check_numbers(rows, numbers, session)
-        refused = self.book.request(
+        self.permits.check_numbers(rows, numbers, session)
+        refused = self.permits.request(
             rows, np.array(list(wanted.values())).T, np.full(len(rows), bundle),
             numbers=numbers, session=np.full(len(rows), session),
         )  # fmt: skip
         if settle:
-            self.book.settle(rows)
+            self.permits.settle(rows)
         self.ledger.check_invariants()
         return list(refused)
 
     def permit(self, pod: int) -> tuple[int, ...]:
         """What a pod may have."""
-        return tuple(self.book.pods.permit[:, self.rows(pod)[0]].tolist())
+        return tuple(self.permits.pods.permit[:, self.rows(pod)[0]].tolist())
 
     @property
     def reserved(self) -> tuple[int, ...]:
         """What is taken of the node."""
-        return tuple(self.book.room.node_books().reserved[:, 0].tolist())
+        return tuple(self.permits.room.node_accounts().reserved[:, 0].tolist())
 
     @property
     def buffer(self) -> tuple[int, ...]:
         """What of it is booked for want of knowledge."""
-        return tuple(self.book.room.node_books().buffer[:, 0].tolist())
+        return tuple(self.permits.room.node_accounts().buffer[:, 0].tolist())
 
     @property
     def pressure(self) -> tuple[int, ...]:
         """What was denied."""
-        return tuple(self.book.room.node_books().pressure[:, 0].tolist())
+        return tuple(self.permits.room.node_accounts().pressure[:, 0].tolist())
