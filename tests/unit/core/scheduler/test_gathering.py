@@ -116,6 +116,22 @@ def test_next_leader_goes_on_with_what_was_gathered() -> None:
     assert np.all(busy.world.clusters["a"].ledger.nodes.free >= 0)
 
 
+def test_gang_that_nodes_are_kept_for_has_its_turn_before_those_that_are_kept_from_them() -> None:
+    """Or one of them would take the room that is counted in every round, and all would wait beside free nodes."""
+    busy = BusyWorld(RoundSettings(non_preemptible_excess_ratio=1e9), count=3)
+    world = busy.world
+    while busy.gang not in world.state.promises.gathered:
+        busy.turn()
+    urgent = world.submit(3, class_id=2, priority=1)
+    ended = [Report(handle=one, state=int(ObjectState.SUCCEEDED)) for one in busy.running()]
+    world.report("a", ended)
+    world.cancel([one for one in busy.small if one not in busy.running()])
+    world.now_s += 1.0
+    world.tell_news()
+    world.round()
+    assert [world.job_state(one) for one in (*urgent, busy.gang)] == [JobState.QUEUED] * 3 + [JobState.LEASED]
+
+
 class CrowdedWorld:
     """Twelve nodes of four cores full of one-core jobs; a gang of six whole nodes waits, and gangs of two behind it.
 

@@ -39,6 +39,7 @@ __all__ = ["Filled", "FillingLimits", "FillingQueues", "fill", "next_turn", "wal
 Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
+_NO_JOBS: Final = np.zeros(0, dtype=np.int64)
 Floats = npt.NDArray[np.float64]
 
 _FIRST_CHUNK: Final = 32
@@ -330,7 +331,9 @@ def fill(queues: FillingQueues, limits: FillingLimits) -> Filled:
             return seen.take(true_places(kept if end is None else kept[:end]))
 
 
-def walk(queues: FillingQueues, jobs: Filled, place: Callable[[int, int], bool]) -> npt.NDArray[np.intp]:
+def walk(
+    queues: FillingQueues, jobs: Filled, place: Callable[[int, int], bool], first: Int64s = _NO_JOBS
+) -> npt.NDArray[np.intp]:
     """Try jobs one by one in the order of the rule; return those that found a place, in the order of their turns.
 
     Args:
@@ -338,6 +341,7 @@ def walk(queues: FillingQueues, jobs: Filled, place: Callable[[int, int], bool])
         jobs: The jobs; those of one queue stand in its order.
         place: (position in `jobs`, class index) -> whether the job found a place, which is then taken. After a no, no
             job of that class is tried any more.
+        first: Positions of jobs whose turn is before all others', whatever the rule says, until one finds no place.
 
     Complexity: O(n log n) in NumPy until a first job finds no place; then O(log q) in Python per job, and the queues
     whose head was of the class per class that is exhausted.
@@ -348,6 +352,8 @@ def walk(queues: FillingQueues, jobs: Filled, place: Callable[[int, int], bool])
     ranks = _ranks(queues)
     order, _ = _order(queues, ranks, jobs.rows[by_queue], jobs.usage[by_queue])
     turns = by_queue[order]
+    if first.size:
+        turns = np.concatenate([first, turns[~np.isin(turns, first)]])
     classes = jobs.classes[turns].tolist()
     for count, (job, class_index) in enumerate(zip(turns.tolist(), classes, strict=True)):
         if not place(job, class_index):

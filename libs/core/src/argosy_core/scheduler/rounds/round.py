@@ -237,7 +237,12 @@ class Round:
             return is_placed
 
         turns = queues_of(state, self._rows)
-        placed = walk(turns, jobs, place) if passing is None else walk(turns, passing.jobs, place_beside)
+        # Gangs before them would take the room that is counted, be kept from the nodes, and so keep out the owner, too.
+        owners = true_places(np.isin(live.handle[jobs.slots], [*state.promises.gathered]))
+        if passing is None:
+            placed = walk(turns, jobs, place, owners)
+        else:
+            placed = walk(turns, passing.jobs, place_beside, owners)
         promised = {state.promises.gathered[handle].cluster for handle in kept}
         self._answers.note_waits(self._pool.faults, promised | (passing.clusters if passing is not None else set()))
         self._stages = CommitStages(state, jobs.slots[placed], decider.decision())
