@@ -1,9 +1,12 @@
 """Key to slot: an open-addressing hash table in NumPy, looked up and changed in bulk.
 
 A key is one int64 column, the handle of a job, or two, a member (see `job.tables.members`). Handles come from
-one sequence, so their low bits are almost a perfect hash and probes are short. A million handles cost 24 MiB and a
-million members 40 MiB, against 140 MiB for a dict of Python integers. A batch of a few keys is worked off key by key,
+one sequence, so their low bits are almost a perfect hash and probes are short. A million handles cost 26 MiB and a
+million members 42 MiB, against 140 MiB for a dict of Python integers. A batch of a few keys is worked off key by key,
 and so are the last of a larger one: an array call costs as much as a whole look-up does that way.
+
+A place that no key was led past is empty again once its key is removed, so that what was removed, which is asked for
+soon after as likely as not, is known not to be held at the first look.
 
 Source: design section 6, "Data layout", and section 8.
 """
@@ -36,6 +39,7 @@ _DAY_BITS: Final = np.array(40)
 _JUMP_BITS: Final = np.array(20)
 _JUMP_MASK: Final = np.array(0xFFFFFFFF)
 _EMPTY_0D: Final = np.array(_EMPTY)
+_REMOVED_0D: Final = np.array(_REMOVED)
 _LOWEST_KEY_0D: Final = np.array(LOWEST_KEY)
 _NONE: Final = np.array(-1, dtype=np.int32)
 
@@ -63,12 +67,14 @@ class KeyIndex:
     @property
     def nbytes(self) -> int:
         """Return the memory held, bytes."""
-        return sum(column.nbytes for column in self._keys) + self._slots.nbytes
+        return sum(column.nbytes for column in self._keys) + self._slots.nbytes + self._passed.nbytes
 
     def clear(self, capacity: int = _MIN_CAPACITY) -> None:
         """Forget all keys; room for `capacity`, a power of two."""
         self._keys = [np.full(capacity, _EMPTY, dtype=np.int64) for _ in range(self._width)]
         self._slots = np.zeros(capacity, dtype=np.int32)
+        self._passed = np.zeros(capacity, dtype=np.bool_)
+        """Places that some key found taken and went on from; whoever looks for such a key must do the same."""
         self._mask = np.array(capacity - 1)
         self._used_count = 0  # live and removed entries
         self._count = 0
@@ -128,7 +134,7 @@ class KeyIndex:
         firsts = columns[0].tolist()
         held_second = others[0] if others else held_first
         seconds = columns[1].tolist() if others else firsts
-        end = _REMOVED if free else _EMPTY
+        end, passed = _REMOVED if free else _EMPTY, self._passed.data
         for first, second, mixed_in in zip(firsts, seconds, seconds if others else repeat(0), strict=False):
             place = (first ^ (first >> 40) * _DAY_SPREAD ^ mixed_in * _SPREAD >> 29) & mask
             jump = -1
@@ -136,6 +142,8 @@ class KeyIndex:
                 if held <= end:
                     place = place if free else -1
                     break
+                if free:
+                    passed[place] = True
                 jump = (first * _SPREAD >> 20) & 0xFFFFFFFF if jump < 0 else jump >> 5
                 place = (place * 5 + jump + 1) & mask
             yield place
@@ -184,8 +192,9 @@ class KeyIndex:
             self._used_count += int(np.count_nonzero(before[won] == _EMPTY_0D))
             rest = (~won).nonzero()[0]
             jumps = _jumps(columns[0][rest]) if jumps is None else jumps[rest] >> 5
-            columns, slots = tuple(column[rest] for column in columns), slots[rest]
-            probes = (probes[rest] * 5 + jumps + 1) & self._mask
+            columns, slots, taken = tuple(column[rest] for column in columns), slots[rest], probes[rest]
+            self._passed[taken] = True
+            probes = (taken * 5 + jumps + 1) & self._mask
         self._insert_few(columns, slots)
 
     def _insert_few(self, columns: tuple[Int64s, ...], slots: Int32s) -> None:
@@ -202,15 +211,18 @@ class KeyIndex:
     def remove(self, *columns: Int64s) -> None:
         """Take out those keys that are held; each stands once. Complexity: a few passes over n."""
         if columns[0].size <= _FEW:
-            held_first = self._keys[0].data
+            held_first, passed = self._keys[0].data, self._passed.data
             for place in self._few_positions(columns):
                 if place >= 0:
-                    held_first[place] = _REMOVED
+                    held_first[place] = _REMOVED if passed[place] else _EMPTY
+                    self._used_count -= not passed[place]
                     self._count -= 1
             return
         positions, found = self._positions(columns)
         held = positions if found is None else positions[found]
-        self._keys[0][held] = _REMOVED
+        stays_used = self._passed.take(held)
+        self._keys[0][held] = np.where(stays_used, _REMOVED_0D, _EMPTY_0D)
+        self._used_count -= held.size - int(np.count_nonzero(stays_used))
         self._count -= held.size
 
     def _reserve(self, count: int) -> None:
