@@ -167,7 +167,7 @@ def test_callers_that_do_not_repeat_lose_jobs(monkeypatch: Patch) -> None:
 
 def test_without_folding_the_pods_of_a_run_over_commitment_is_caught(monkeypatch: Patch) -> None:
     """The first pod of a bag that ends gives back the room of all."""
-    monkeypatch.setattr(RunPods, "fold", lambda _self, events, *_: events)
+    monkeypatch.setattr(RunPods, "fold", lambda _self, events, *_, **_how: events)
     assert fails_within(5, _wide)
 
 

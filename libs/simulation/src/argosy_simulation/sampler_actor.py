@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from argosy_core.arrays import Int64s
+from argosy_core.arrays import Int32s, Int64s
 from argosy_core.errors import StateConflict
 from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.reading.scaling import Scaling
@@ -112,7 +112,10 @@ class SamplerActor(Process):
         self._run_pods.clear()
         self._resized.clear()
         self._scaled.clear()
-        self.ledger.observe_all(self._pod_events(rows))
+        events = self._pod_events(rows)
+        if self._context.job_index.has_several_pods:
+            events = self._run_pods.fold(events, *_shapes(events))
+        self.ledger.observe_all(events)
         self._tell_soon()
         self._watch(Scope.OBJECTS, self._take_pods, position)
 
@@ -120,7 +123,11 @@ class SamplerActor(Process):
         """Take in changes of pods."""
         events = self._pod_events(rows)
         if len(events):
-            self.ledger.observe(events)
+            if self._context.job_index.has_several_pods:
+                shapes, column = _shapes(events)
+                self.ledger.take_pods(events, self._run_pods, shapes=shapes, shape_column=column)
+            else:
+                self.ledger.observe(events)
             self._tell_soon()
 
     def _watch(self, scope: Scope, take: Callable[[list[tuple[object, ...]]], None], position: int) -> None:
@@ -157,7 +164,7 @@ class SamplerActor(Process):
             np.array([pod.ordinal for pod in pods] + strange, np.int64),
         )
         ended = [pod.gone or pod.state in _ENDED for pod in pods] + [other.gone for other in others]
-        events = PodEvents(
+        return PodEvents(
             members=members,
             uids=uid_column([pod.uid for pod in pods] + [other.uid for other in others]),
             nodes=self.ledger.rows_of_names([pod.node for pod in pods] + [other.node for other in others]),
@@ -165,9 +172,6 @@ class SamplerActor(Process):
             requests=requests,
             scalings={} if job_index.plan.scaling is None else self._scalings(pods),
         )
-        if not job_index.has_several_pods:
-            return events
-        return self._run_pods.fold(events, list(requests), np.arange(len(events), dtype=np.int32))
 
     def _seen_pods(self, changes: list[tuple[object, ...]]) -> list[ObjectChange]:
         """Return the pods that changes are about, those that were resized as they were seen last."""
@@ -380,3 +384,8 @@ class SamplerActor(Process):
         for held in (self.session.take_permitted(anew=anew), self.session.take_whole_nodes(anew=True)):
             if held is not None:
                 self._context.network.tell(stream, "take_held", held, repeatable=True)
+
+
+def _shapes(events: PodEvents) -> tuple[list[Int64s], Int32s]:
+    """Return what pods ask for, each its own, as `RunPods.fold` takes it."""
+    return list(events.requests), np.arange(len(events), dtype=np.int32)

@@ -38,6 +38,7 @@ __all__ = ["Informer"]
 
 _ENDED: Final = np.zeros(8, dtype=np.bool_)
 _ENDED[[PodPhase.SUCCEEDED, PodPhase.FAILED]] = True
+_DELETED: Final = int(Change.DELETED)
 _OVERHEADS_S: Final = 60.0
 """How often runtime classes are listed: few, and they change when somebody installs one."""
 
@@ -78,6 +79,7 @@ class Informer:
         self._names: tuple[str, ...] | None = None
         self._renamed_at = 0
         self._rows: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self._resources: tuple[str, ...] = ()
         self._requests: npt.NDArray[np.int64] | None = None
         self._mapped: npt.NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
         self._shapes: list[npt.NDArray[np.int64]] = []
@@ -170,7 +172,8 @@ class Informer:
 
     def _take_pod_list(self, listed: ObjectEvents) -> None:
         self._run_pods.clear()
-        pods = self._pod_events(listed)
+        pods = self._ledger.disown(self._pod_events(listed))
+        pods = self._run_pods.fold(pods, self._shapes, listed.request_column)
         self._ledger.observe_all(pods)
         self._tell_pods(pods)
         self._pods_listed.set()
@@ -178,9 +181,8 @@ class Informer:
     def take_pods(self, events: ObjectEvents) -> None:
         """Take in changes of pods, unmanaged ones included."""
         if len(events):
-            pods = self._pod_events(events)
-            self._ledger.observe(pods)
-            self._tell_pods(pods)
+            pods, column = self._pod_events(events), events.request_column
+            self._tell_pods(self._ledger.take_pods(pods, self._run_pods, shapes=self._shapes, shape_column=column))
 
     def _tell_pods(self, pods: PodEvents) -> None:
         if self._framework.has(Point.EVENT):
@@ -193,7 +195,9 @@ class Informer:
         if events.nodes is not self._names or table.last_rename != self._renamed_at:
             self._names, self._rows = events.nodes, self._ledger.rows_of_names(events.nodes)
             self._renamed_at = table.last_rename
-        self._ledger.extend_axis(events.resources)
+        if events.resources is not self._resources:
+            self._ledger.extend_axis(events.resources)
+            self._resources = events.resources
         axis = self._ledger.axis
         if events.requests is not self._requests or self._mapped.shape[1] != len(axis):
             self._requests = events.requests
@@ -203,22 +207,22 @@ class Informer:
                 self._mapped[:-1, axis.index(name)] = events.requests[:, column]
             self._shapes = list(self._mapped)
         if len(self._rows):
-            nodes = np.where(events.node_column >= 0, self._rows[events.node_column], np.int32(-1))
+            nodes = self._rows[events.node_column]
+            nodes[events.node_column < 0] = -1
         else:
             nodes = np.full(len(events), -1, dtype=np.int32)
-        pods = PodEvents(
-            members=Members(
-                events.handle_column.astype(np.int64, copy=False),
-                np.where(events.ours_column, events.ordinal_column, np.int64(0)),
-            ),
+        ordinals = events.ordinal_column
+        if np.count_nonzero(events.ours_column) < len(events):
+            ordinals = np.where(events.ours_column, ordinals, 0)
+        return PodEvents(
+            members=Members(events.handle_column.astype(np.int64, copy=False), ordinals),
             uids=np.ascontiguousarray(events.uid_column),
             nodes=nodes,
-            ended=_ENDED[events.phase_column] | (events.change_column == Change.DELETED),
+            ended=_ENDED[events.phase_column] | (events.change_column == _DELETED),
             requests=self._mapped[events.request_column],
             host_ports=events.host_ports,
             scalings=events.scalings,
         )
-        return self._run_pods.fold(self._ledger.disown(pods), self._shapes, events.request_column)
 
 
 def _spec(node: NodeDescription) -> NodeSpec:

@@ -9,7 +9,7 @@ import pytest
 from argosy_core.errors import InvalidRequest, InvariantViolation
 from argosy_core.job.reading.classes import HostPort, SchedulingClass
 from argosy_core.job.tables.members import Members
-from argosy_core.ledger import NodeLedger, PodEvents
+from argosy_core.ledger import NodeLedger, PodEvents, RunPods
 from argosy_core.nodes import NodeSpec
 
 CORE, BIG, PORT = 1, 2, 3
@@ -189,6 +189,32 @@ def test_pod_that_claims_a_run_placed_elsewhere_counts_beside_it() -> None:
     ledger.observe(ledger.disown(pods((1, 9, 1, True), cpu=100)))
     assert free_cpu(ledger) == [4000, 4000, 4000]
     ledger.check_invariants()
+
+
+def test_pods_taken_at_once_are_taken_as_step_by_step() -> None:
+    """Pods of runs with one pod and several, forged and unmanaged ones, new, repeated and ended, in batches."""
+    chance = np.random.default_rng(11)
+    (one, one_pods), (other, other_pods) = (make_ledger(), RunPods()), (make_ledger(), RunPods())
+    for ledger in (one, other):
+        place(ledger, *((handle, CORE, handle % 3) for handle in range(1, 7)))
+    for size in [1, 2, 5, 8] * 15:
+        rows = [(int(chance.integers(9)), int(chance.integers(1, 20))) for _ in range(size)]
+        events = pods(
+            *((handle, uid, (handle + (uid % 7 == 0)) % 3, bool(chance.random() < 0.4)) for handle, uid in rows),
+            cpu=int(chance.integers(1, 9)) * 100,
+        )
+        shapes, column = list(events.requests), np.arange(size, dtype=np.int32)
+        folded = other_pods.fold(other.disown(events), shapes, column)
+        other.observe(folded)
+        taken = one.take_pods(events, one_pods, shapes=shapes, shape_column=column)
+        assert [taken.uids.tolist(), taken.members.pairs(), taken.requests.tolist(), taken.ended.tolist()] == [
+            folded.uids.tolist(),
+            folded.members.pairs(),
+            folded.requests.tolist(),
+            folded.ended.tolist(),
+        ]
+        assert (free_cpu(one), one.placement_count) == (free_cpu(other), other.placement_count)
+        assert one.totals().free.tolist() == other.totals().free.tolist()
 
 
 def test_events_of_one_pod_in_one_batch_apply_in_order() -> None:

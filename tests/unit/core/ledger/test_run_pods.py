@@ -80,4 +80,5 @@ def test_pods_of_many_members_grow_the_table_and_free_it_again() -> None:
         assert run_pods.fold(events, shapes, column) is events
         ended = pods(*((handle, uid, True) for handle, uid, _ in rows), shapes=[[1]])
         assert run_pods.fold(ended, shapes, column) is ended
-    assert (len(run_pods._index), sorted(run_pods._free.tolist())) == (0, list(range(len(run_pods._uid))))
+    assert (len(run_pods._index), sorted(run_pods._spare.tolist())) == (0, list(range(len(run_pods._uid))))
+    assert run_pods._spare_count == len(run_pods._spare)

@@ -43,6 +43,7 @@ from argosy_core.ledger.placements import Hold, PlacementTable
 from argosy_core.ledger.pod_sizes import PodSizes, pod_sizes
 from argosy_core.ledger.pressure import MoveLedger
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
+from argosy_core.ledger.run_pods import RunPods
 from argosy_core.ledger.whole_nodes import whole_node_amounts
 from argosy_core.nodes import NodeSpec, NodeTable
 from argosy_core.resources import DEFAULT_AXIS, ResourceAxis
@@ -355,12 +356,36 @@ class NodeLedger:
 
         Complexity: about a microsecond an event.
         """
+        self._check_events(events)
+        return self._observer.observe(events, self.permits)
+
+    def take_pods(
+        self, events: PodEvents, run_pods: RunPods, *, shapes: Sequence[Int64s], shape_column: Int32s
+    ) -> PodEvents:
+        """Take in pods as `observe` does, of which several may be one member's and some may claim others' runs.
+
+        Args:
+            events: n events.
+            run_pods: What is known of members of several pods.
+            shapes: Distinct requests, each a vector.
+            shape_column: (n,) index into `shapes`.
+
+        Returns:
+            The events as they count, see `disown` and `RunPods.fold`.
+
+        Raises:
+            InvalidRequest: As `observe`.
+        """
+        self._check_events(events)
+        return self._observer.take(events, self.permits, run_pods, shapes=shapes, shape_column=shape_column)
+
+    def _check_events(self, events: PodEvents) -> None:
+        """Raise unless events fit the tables, which get the columns that they lack."""
         self._sync_axis()
         if events.requests.shape != (len(events), len(self.axis)):
             raise InvalidRequest(f"requests are shaped {events.requests.shape}, not ({len(events)}, {len(self.axis)})")
         if len(events) and int(events.nodes.max()) >= len(self.nodes):
             raise InvalidRequest("the events name a node index that does not exist")
-        return self._observer.observe(events, self.permits)
 
     def observe_all(self, events: PodEvents) -> ObserveOutcome:
         """Take in the full list of the cluster's pods: `observe`, then end every observed pod that is not in it.

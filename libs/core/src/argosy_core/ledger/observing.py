@@ -10,18 +10,20 @@ Source: design sections 5 "Sampler session" and 6 "ledger transitions".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int32s, has_true, true_places
+from argosy_core.arrays import Bools, Int32s, Int64s, has_true, true_places
 from argosy_core.job.tables.members import Members, MemberSet
 from argosy_core.ledger.bookings import Bookings
 from argosy_core.ledger.permits import PermitLedger
 from argosy_core.ledger.placements import Hold, PlacementTable, unmanaged_keys
 from argosy_core.ledger.records import ObserveOutcome, PodEvents
+from argosy_core.ledger.run_pods import RunPods
 
 __all__ = ["PodObserver", "keys_of"]
 
@@ -51,14 +53,35 @@ class PodObserver:
 
     def observe(self, events: PodEvents, permits: PermitLedger) -> ObserveOutcome:
         """Take in pods, whose requests have one column per resource of the axis."""
-        counts = np.zeros(3, np.int64)
         keys = keys_of(events)
-        waves = keys.waves()
-        for wave in waves:
-            part = (keys, events) if len(waves) == 1 else (keys[wave], events.part(wave))
-            counts += self._observe_distinct(*part, permits)
-        added, replaced, ended = counts.tolist()
-        return ObserveOutcome(added_count=added, replaced_count=replaced, ended_count=ended)
+        if keys.are_distinct():
+            return self._observe_distinct(keys, self._placements.slots(keys), events, permits)
+        return self._observe_repeated(keys, events, permits)
+
+    def take(
+        self,
+        events: PodEvents,
+        permits: PermitLedger,
+        run_pods: RunPods,
+        *,
+        shapes: Sequence[Int64s],
+        shape_column: Int32s,
+    ) -> PodEvents:
+        """Take in pods as `disown`, `RunPods.fold` and `observe` do one after the other, and look for each once."""
+        keys = keys_of(events)
+        slots = self._placements.slots(keys)
+        is_elsewhere = self._are_elsewhere(events, slots)
+        if has_true(is_elsewhere):
+            events = self._without_claims(events, is_elsewhere)
+            keys = keys_of(events)
+            slots = self._placements.slots(keys)
+        are_distinct = keys.are_distinct()
+        events = run_pods.fold(events, shapes, shape_column, are_distinct=are_distinct)
+        if are_distinct:
+            self._observe_distinct(keys, slots, events, permits)
+        else:
+            self._observe_repeated(keys, events, permits)
+        return events
 
     def disown(self, events: PodEvents) -> PodEvents:
         """Return events in which pods that claim a run placed elsewhere are unmanaged ones.
@@ -66,16 +89,23 @@ class PodObserver:
         Whoever may make pods can write the labels and the name of a run, and a pod's node never changes. So the run
         keeps its placement, and such a pod counts with what it asks for, where it is, until it ends.
         """
+        is_elsewhere = self._are_elsewhere(events, self._placements.slots(events.members))
+        return self._without_claims(events, is_elsewhere) if has_true(is_elsewhere) else events
+
+    def _are_elsewhere(self, events: PodEvents, slots: Int32s) -> Bools:
+        """Return which pods claim a run placed elsewhere, given the placements of what they claim."""
         table = self._placements
-        slots = table.slots(events.members)
-        is_elsewhere = (slots >= 0) & (table.hold[slots] & _LEADER > 0) & (events.nodes >= 0)
-        is_elsewhere &= table.node[slots] != events.nodes
+        is_elsewhere: Bools = table.node[slots] != events.nodes
+        is_elsewhere &= events.nodes >= 0
+        if has_true(is_elsewhere):
+            is_elsewhere &= (slots >= 0) & (table.hold[slots] & _LEADER > 0)
         if self._has_disowned:  # the run may have ended before the pod that claimed it
             is_elsewhere |= (events.members.ordinal > 0) & (table.slots(unmanaged_keys(events.uids)) >= 0)
-        if not has_true(is_elsewhere):
-            return events
+        return is_elsewhere
+
+    def _without_claims(self, events: PodEvents, is_claim: Bools) -> PodEvents:
         self._has_disowned = True
-        handle, ordinal = (np.where(is_elsewhere, 0, column) for column in events.members.columns)
+        handle, ordinal = (np.where(is_claim, 0, column) for column in events.members.columns)
         return replace(events, members=Members(handle, ordinal))
 
     def end(self, slots: Int32s, permits: PermitLedger) -> None:
@@ -87,34 +117,49 @@ class PodObserver:
         permits.forget(slots)
         # Until the leader lets go it may list such a run again; what ended must not come back.
         held = slots[table.hold[slots] & _LEADER > 0]
-        for pool, ended in enumerate(self.ended):
-            ended.add(table.keys(held[table.pool[held] == pool]))
+        if len(held):
+            keys, pools = table.keys(held), table.pool[held]
+            for pool, ended in enumerate(self.ended):
+                ended.add(keys[pools == pool])
         table.drop(slots)
 
-    def _observe_distinct(self, keys: Members, events: PodEvents, permits: PermitLedger) -> tuple[int, int, int]:
-        """Take in events of distinct pods; return how many were added, replaced, ended."""
+    def _observe_repeated(self, keys: Members, events: PodEvents, permits: PermitLedger) -> ObserveOutcome:
+        """Take in events of pods some of which stand there several times, in order."""
+        added = replaced = ended = 0
+        for wave in keys.waves():
+            part = keys[wave]
+            outcome = self._observe_distinct(part, self._placements.slots(part), events.part(wave), permits)
+            added += outcome.added_count
+            replaced += outcome.replaced_count
+            ended += outcome.ended_count
+        return ObserveOutcome(added_count=added, replaced_count=replaced, ended_count=ended)
+
+    def _observe_distinct(
+        self, keys: Members, slots: Int32s, events: PodEvents, permits: PermitLedger
+    ) -> ObserveOutcome:
+        """Take in events of distinct pods, given where their placements are."""
         table = self._placements
         uids = np.ascontiguousarray(events.uids).view(np.int64)
-        slots = table.slots(keys)
         known = slots >= 0
-        same_pod = known & ((table.uid[slots] == uids).all(axis=1) | (table.uid[slots] == 0).all(axis=1))
-        ending = events.ended & same_pod
+        before = table.uid[slots]
+        same_pod = (before[:, 0] == uids[:, 0]) & (before[:, 1] == uids[:, 1])
+        same_pod |= (before[:, 0] == 0) & (before[:, 1] == 0)
+        same_pod &= known
+        ending = true_places(events.ended & same_pod)
         for pool in self.unlisted_pools:
             self.ended[pool].add(keys[events.ended & ~known & (keys.handle >= 0)])
         self.end(slots[ending], permits)
-        there = ~events.ended & (events.nodes >= 0)
-        stays = there & known
-        if has_true(stays):
-            stays_at = true_places(stays)
-            replaced = self._replace(slots[stays_at], events, stays_at, permits)
-            table.hold[slots[stays_at]] |= _POD
-            table.uid[slots[stays_at]] = uids[stays_at]
-        else:
-            replaced = 0
+        there = (events.nodes >= 0) & ~events.ended
+        stays_at, replaced = true_places(there & known), 0
+        if len(stays_at):
+            stays = slots[stays_at]
+            replaced = self._replace(stays, events, stays_at, permits)
+            table.hold[stays] |= _POD
+            table.uid[stays] = uids[stays_at]
         added = true_places(there & ~known)
         if len(added):
             self._add_pods(keys[added], events, added, permits)
-        return len(added), replaced, int(ending.sum())
+        return ObserveOutcome(added_count=len(added), replaced_count=replaced, ended_count=len(ending))
 
     def _replace(self, slots: Int32s, events: PodEvents, positions: npt.NDArray[np.intp], permits: PermitLedger) -> int:
         """Book placements as their observed pods are; return how many differed."""
@@ -122,7 +167,8 @@ class PodObserver:
         nodes = events.nodes[positions]
         requests = self._bookings.at_least_class(events.requests[positions].T, table.class_slot[slots], nodes)
         requests = permits.take_observed(slots, events, positions, requests)
-        differs = (table.node[slots] != nodes) | (table.amounts[:, slots] != requests).any(axis=0)
+        differs = table.node[slots] != nodes
+        differs |= np.logical_or.reduce(table.amounts[:, slots] != requests)
         moved = slots[differs]
         if len(moved):
             self._bookings.unbook(moved)
@@ -154,7 +200,7 @@ class PodObserver:
 def keys_of(events: PodEvents) -> Members:
     """Return the placement key of each event."""
     is_ours = events.members.ordinal > 0
-    if is_ours.all():
+    if np.count_nonzero(is_ours) == is_ours.size:
         return events.members
     unmanaged = unmanaged_keys(events.uids)
     return Members(

@@ -14,7 +14,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import Bools, are_among, has_true, true_places
 from argosy_core.job.tables.key_index import KeyIndex
+from argosy_core.job.tables.members import Members
 from argosy_core.ledger.records import PodEvents
 
 __all__ = ["RunPods"]
@@ -41,68 +43,92 @@ class RunPods:
         """(slot, 2): uid of the member's first pod."""
         self._asked = np.full(_FIRST_CAPACITY, None, dtype=np.object_)
         """(slot,): what its first pod asks for."""
-        self._free = np.arange(_FIRST_CAPACITY, dtype=np.int32)[::-1]
-        """Free slots."""
+        self._spare = np.arange(_FIRST_CAPACITY, dtype=np.int32)[::-1].copy()
+        """The first `_spare_count` are free slots."""
+        self._spare_count = _FIRST_CAPACITY
         self._several: dict[int, dict[bytes, Int64s]] = {}
         """Slot -> live pods by uid, of members that had a second one."""
 
-    def fold(self, events: PodEvents, shapes: Sequence[Int64s], shape_column: npt.NDArray[np.int32]) -> PodEvents:
+    def fold(
+        self,
+        events: PodEvents,
+        shapes: Sequence[Int64s],
+        shape_column: npt.NDArray[np.int32],
+        *,
+        are_distinct: bool = False,
+    ) -> PodEvents:
         """Return events with those of members of several pods as one pod's: one uid, summed requests, one end.
 
         Args:
             events: n events.
             shapes: Distinct requests, each a vector; what is kept of them is copied, once for all pods alike.
             shape_column: (n,) index into `shapes`.
+            are_distinct: No member is known to stand twice.
 
         Complexity: a few passes over n; Python work only for pods beside which their member has, or had, others.
         """
         asked = self._own_shapes(shapes)[shape_column]
         uids = np.ascontiguousarray(events.uids).view(np.int64)
-        rows = np.flatnonzero(events.members.ordinal > 0)
+        of_runs = events.members.ordinal > 0
         changed: list[tuple[int, bytes, Int64s, bool]] = []
-        for wave in events.members[rows].waves():
-            changed.extend(self._fold_distinct(events, uids, asked, rows[wave]))
+        if are_distinct and of_runs.all():
+            changed.extend(self._fold_distinct(events.members, uids, asked, events.ended))
+        elif has_true(of_runs):
+            rows = true_places(of_runs)
+            for wave in [slice(None)] if are_distinct else events.members[rows].waves():
+                part = rows[wave]
+                folded = self._fold_distinct(events.members[part], uids[part], asked[part], events.ended[part])
+                changed.extend((int(part[row]), uid, amounts, is_ended) for row, uid, amounts, is_ended in folded)
         return _rewrite(events, changed) if changed else events
 
     def _fold_distinct(
-        self, events: PodEvents, uids: Int64s, asked: npt.NDArray[np.object_], rows: npt.NDArray[np.intp]
+        self, members: Members, uids: Int64s, asked: npt.NDArray[np.object_], ended: Bools
     ) -> Iterator[tuple[int, bytes, Int64s, bool]]:
-        """Take in events of distinct members; yield row, uid, requests and end of those that had another pod."""
-        slots = self._index.lookup(*events.members[rows].columns)
-        known, ended = slots >= 0, events.ended[rows]
-        single = known & (self._uid[slots] == uids[rows]).all(axis=1)
+        """Take in events of distinct members; yield place, uid, requests and end of those that had another pod."""
+        slots = self._index.lookup(*members.columns)
+        known = slots >= 0
+        is_first = self._uid[slots] == uids
+        single = is_first[:, 0] & is_first[:, 1] & known
         if self._several:
-            single &= ~np.isin(slots, list(self._several))
-        fresh = rows[~known & ~ended]
+            single &= ~are_among(slots, np.fromiter(self._several, np.int32, len(self._several)))
+        fresh = true_places(~(known | ended))
         if fresh.size:
-            taken = self._take_slots(fresh.size)
-            self._index.insert(*events.members[fresh].columns, slots=taken)
+            self._index.insert(*members[fresh].columns, slots=(taken := self._take_slots(fresh.size)))
             self._uid[taken], self._asked[taken] = uids[fresh], asked[fresh]
-        for place in np.flatnonzero(known & ~single).tolist():
-            slot, row = int(slots[place]), int(rows[place])
+        for place in true_places(known & ~single).tolist():
+            slot = int(slots[place])
             if slot in self._several or not ended[place]:
-                yield row, *self._fold_several(slot, uids[row].tobytes(), asked[row], ended=bool(ended[place]))
+                yield place, *self._fold_several(slot, uids[place].tobytes(), asked[place], ended=bool(ended[place]))
         over = single & ended
         if self._several:
             gone = [slot in self._several and not self._several[slot] for slot in slots.tolist()]
             over |= np.array(gone, dtype=np.bool_)
-        if over.any():
-            self._index.remove(*events.members[rows[over]].columns)
-            self._asked[slots[over]] = None
-            self._free = np.concatenate([self._free, slots[over]])
-            for slot in slots[over].tolist():
+        if has_true(over):
+            self._drop(members[over], slots[over])
+
+    def _drop(self, members: Members, slots: npt.NDArray[np.int32]) -> None:
+        """Forget members whose pods are all over."""
+        self._index.remove(*members.columns)
+        self._asked[slots] = None
+        self._spare[self._spare_count : self._spare_count + slots.size] = slots
+        self._spare_count += slots.size
+        if self._several:
+            for slot in slots.tolist():
                 self._several.pop(slot, None)
 
     def _take_slots(self, count: int) -> npt.NDArray[np.int32]:
         """Return free slots, made if there are too few."""
-        if count > self._free.size:
+        if count > self._spare_count:
             old = len(self._uid)
             added = max(old, count)
             self._uid = np.pad(self._uid, ((0, added), (0, 0)))
             self._asked = np.concatenate([self._asked, np.full(added, None, dtype=np.object_)])
-            self._free = np.concatenate([np.arange(old + added - 1, old - 1, -1, dtype=np.int32), self._free])
-        taken, self._free = self._free[self._free.size - count :], self._free[: self._free.size - count]
-        return taken
+            spare = np.zeros(old + added, np.int32)
+            spare[:added] = np.arange(old + added - 1, old - 1, -1, dtype=np.int32)
+            spare[added : added + self._spare_count] = self._spare[: self._spare_count]
+            self._spare, self._spare_count = spare, self._spare_count + added
+        self._spare_count -= count
+        return self._spare[self._spare_count : self._spare_count + count].copy()
 
     def _own_shapes(self, shapes: Sequence[Int64s]) -> npt.NDArray[np.object_]:
         """Return copies of requests: a view would keep the whole table alive in which it came, once for each pod."""
