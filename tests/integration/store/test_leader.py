@@ -13,7 +13,8 @@ from tests.integration.store.stored import fingerprint, object_states
 from argosy_core.errors import BackendUnavailable, InvariantViolation, StateConflict
 from argosy_core.job.states import JobState, ObjectState, RunState
 from argosy_core.job.tables.rows import NewObjects
-from argosy_store import Effects, EventRow, JobFilter, LeaderStore, QuarantinedRecord
+from argosy_eventlog import QuarantinedLogRecord
+from argosy_store import Effects, EventRow, JobFilter, LeaderStore
 from argosy_store.terms.election import LogState
 from argosy_store.terms.suspects import list_set_aside
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
@@ -41,7 +42,7 @@ def everything(world: StoreWorld, handles: np.ndarray) -> Effects:
         run_updates=make_run_ends(handles[:1]),
         job_updates=make_job_ends(handles[:1]),
         events=[event(world, 1, 3)],
-        quarantined=[QuarantinedRecord(position=1, payload=b"bad", error="why\0", create_time_us=NOW_US)],
+        quarantined=[QuarantinedLogRecord(position=1, payload=b"bad", error="why\0", create_time_us=NOW_US)],
         contacts={("east", "executor"): (2 * NOW_US, 2 * NOW_US)},
         queued_counts={world.queue.queue_id: 5},
     )

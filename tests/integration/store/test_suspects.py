@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
-from argosy_store import Effects, LeaderStore, QuarantinedRecord
+from argosy_eventlog import QuarantinedLogRecord
+from argosy_store import Effects, LeaderStore
 from argosy_store.terms.suspects import drop_set_aside, list_set_aside, retry_set_aside
 from argosy_testkit.store_world import StoreWorld
 
@@ -73,7 +74,7 @@ def test_peer_that_ended_a_term_is_refused_until_somebody_lets_it_in_again(
 def test_quarantined_change_is_put_back_and_a_record_is_only_dropped(world: StoreWorld, database_url: str) -> None:
     """The runs of a record were taken back when it was met."""
     bad = [
-        QuarantinedRecord(position=position, payload=b"bad", error="why", create_time_us=1 + position)
+        QuarantinedLogRecord(position=position, payload=b"bad", error="why", create_time_us=1 + position)
         for position in (0, 9)
     ]
     world.leader.apply(world.epoch, Effects(quarantined=bad))

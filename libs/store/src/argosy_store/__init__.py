@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from argosy_store.terms.effects import (
         Effects,
         EventRow,
-        QuarantinedRecord,
     )
     from argosy_store.terms.election import Leadership
     from argosy_store.terms.leader import LeaderStore
@@ -51,7 +50,6 @@ __all__ = [
     "LeaderStore",
     "Leadership",
     "PostgresLog",
-    "QuarantinedRecord",
     "Retained",
     "SpecRow",
     "SubmitRequest",
@@ -75,7 +73,7 @@ _HOMES = {
     "argosy_store.rows": "ClusterRow JobRecord",
     "argosy_store.schema.migrate": "check create_database drop_database migrate",
     "argosy_store.schema.retention": "Retained retain",
-    "argosy_store.terms.effects": "Effects EventRow QuarantinedRecord",
+    "argosy_store.terms.effects": "Effects EventRow",
     "argosy_store.terms.election": "Leadership",
     "argosy_store.terms.leader": "LeaderStore",
 }

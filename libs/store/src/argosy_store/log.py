@@ -14,7 +14,7 @@ from argosy_core.errors import StateConflict
 from argosy_eventlog import LogRecord
 from argosy_store.postgres.binary import BYTEA, INT8, TEXT, scalar
 from argosy_store.postgres.connection import LEADER_SETTINGS, Line
-from argosy_store.postgres.register import PostgresRegister
+from argosy_store.register import PostgresRegister
 
 __all__ = ["PostgresLog"]
 

@@ -13,8 +13,9 @@ from typing import Final, TypeVar
 import psycopg
 
 from argosy_core.errors import BackendUnavailable
+from argosy_store.job_sets import add_job_sets, use_job_set
 from argosy_store.open_jobs import KnownOpenJobs
-from argosy_store.postgres.binary import INT4, UUID, array, bytes_array, fields, text_array, uuid_column
+from argosy_store.postgres.binary import UUID, array, bytes_array, uuid_column
 from argosy_store.postgres.pool import Connections
 from argosy_store.replicas.audit import AuditCalls
 from argosy_store.replicas.change_requests import ChangeRequestCalls
@@ -47,13 +48,6 @@ _ADD_CLASSES: Final = (
     "INSERT INTO scheduling_classes AS t (hash, definition) SELECT * FROM unnest($1::uuid[], $2::bytea[])"
     " ON CONFLICT (hash) DO UPDATE SET last_used_day = excluded.last_used_day"
     " WHERE t.last_used_day < excluded.last_used_day"
-)
-_ADD_JOB_SETS: Final = (
-    "INSERT INTO job_sets (queue_id, name) SELECT * FROM unnest($1::integer[], $2::text[]) ON CONFLICT DO NOTHING"
-)
-_USE_JOB_SET: Final = (
-    "UPDATE job_sets SET last_used_day = argosy_now_us() / 86400000000"
-    " WHERE job_set_id = %s AND last_used_day < argosy_now_us() / 86400000000 RETURNING job_set_id"
 )
 _DAY_US: Final = 86_400_000_000
 
@@ -173,9 +167,7 @@ class ApiStore(
         if missing:
             queue_ids, names = [pair[0] for pair in missing], [pair[1] for pair in missing]
             with self._connections.submits() as connection:
-                connection.bulk(
-                    _ADD_JOB_SETS, array(INT4, queue_ids), text_array(fields([name.encode() for name in names]))
-                )
+                add_job_sets(connection, queue_ids, names)
                 rows = connection.execute(
                     "SELECT job_set_id, t.queue_id, t.name, argosy_timeline(),"
                     " last_used_day < argosy_now_us() / 86400000000"
@@ -184,7 +176,7 @@ class ApiStore(
                     [queue_ids, names],
                 ).fetchall()
                 # One row a transaction: a leader that numbers events locks several, in an order of its own.
-                gone = [row for row in rows if row[4] and not connection.execute(_USE_JOB_SET, [row[0]]).rowcount]
+                gone = [row for row in rows if row[4] and not use_job_set(connection, row[0])]
             if gone:  # by retention, or another replica was as fast
                 return self.job_set_ids(pairs)
             found = {(row[1], row[2]): row[0] for row in rows}

@@ -28,6 +28,7 @@ from argosy_core.job.tables.rows import (
     PlacedNodes,
     RunUpdates,
 )
+from argosy_store.job_sets import advance_job_sets
 from argosy_store.open_jobs import COUNT_ENDED
 from argosy_store.postgres.binary import (
     INT2,
@@ -37,7 +38,6 @@ from argosy_store.postgres.binary import (
     UUID,
     Column,
     array,
-    bytes_array,
     copy_buffer,
     fields,
     indexed_fields,
@@ -48,14 +48,12 @@ from argosy_store.postgres.connection import Parameter, StoreConnection
 from argosy_store.postgres.partitions import partition, split_days
 from argosy_store.terms.effects import (
     EventRow,
-    QuarantinedRecord,
 )
 
 __all__ = [
     "end_jobs",
     "end_runs",
     "insert_objects",
-    "insert_quarantined",
     "insert_runs",
     "refuse_runs",
     "set_contacts",
@@ -118,15 +116,6 @@ _ENDED_BEFORE: Final = (
 )
 _MEMBER: Final = ", member"
 _CHARGE: Final = ", charge_core_s"
-_ADVANCE_SETS: Final = (
-    "UPDATE job_sets t SET last_event_number = n.last_number FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])"
-    " AS n (job_set_id, first_number, last_number)"
-    " WHERE t.job_set_id = n.job_set_id AND t.last_event_number = n.first_number - 1"
-)
-_INSERT_QUARANTINED: Final = (
-    "INSERT INTO quarantine (pool, position, payload, error, create_time_us)"
-    " SELECT $1::text, n.* FROM unnest($2::bigint[], $3::bytea[], $4::text[], $5::bigint[]) AS n"
-)
 _SET_CONTACTS: Final = (
     "UPDATE cluster_pools t SET heard_time_us = greatest(t.heard_time_us, n.heard_us), held_until_us = n.held_us"
     " FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[]) AS n (cluster, role, heard_us, held_us)"
@@ -338,13 +327,7 @@ def write_events(connection: StoreConnection, events: Sequence[EventRow]) -> Non
         spans[row.job_set_id] = (span[0] if span else row.first_number, row.last_number)
     # The numbers are checked first: a second writer is a conflict and not a duplicate key.
     ordered = sorted(spans)
-    result = connection.bulk(
-        _ADVANCE_SETS,
-        array(INT8, ordered),
-        array(INT8, [spans[key][0] for key in ordered]),
-        array(INT8, [spans[key][1] for key in ordered]),
-    )
-    if result.command_tuples != len(ordered):
+    if advance_job_sets(connection, {key: spans[key] for key in ordered}) != len(ordered):
         raise StateConflict("events do not follow the last ones stored: another writer numbered this job set")
     days = {row.create_time_us // _DAY_US for row in events}
     for day in sorted(days):
@@ -363,18 +346,6 @@ def write_events(connection: StoreConnection, events: Sequence[EventRow]) -> Non
             " FROM STDIN (FORMAT binary)",
             buffer,
         )
-
-
-def insert_quarantined(connection: StoreConnection, pool: str, records: Sequence[QuarantinedRecord]) -> None:
-    """Put records out of the way, where they can be looked at."""
-    connection.bulk(
-        _INSERT_QUARANTINED,
-        scalar(TEXT, pool),
-        array(INT8, [record.position for record in records]),
-        bytes_array(record.payload for record in records),
-        text_array(fields([record.error.replace("\0", " ").encode() for record in records])),
-        array(INT8, [record.create_time_us for record in records]),
-    )
 
 
 def set_contacts(connection: StoreConnection, pool: str, contacts: Mapping[tuple[str, str], tuple[int, int]]) -> None:

@@ -23,12 +23,12 @@ from argosy_core.job.tables.rows import (
     PlacedNodes,
     RunUpdates,
 )
+from argosy_eventlog import QuarantinedLogRecord
 
 __all__ = [
     "AppliedEffects",
     "Effects",
     "EventRow",
-    "QuarantinedRecord",
 ]
 
 
@@ -46,20 +46,6 @@ class EventRow:
     """When it is written, microseconds since the Unix epoch."""
     payload: bytes
     """The events; opaque here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuarantinedRecord:
-    """A record of the log that could not be applied."""
-
-    position: int
-    """Position in the log."""
-    payload: bytes
-    """The record."""
-    error: str
-    """Why it could not be applied."""
-    create_time_us: int
-    """When that was found, microseconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +90,7 @@ class Effects:
     """Ends of jobs."""
     events: Sequence[EventRow] | Callable[[AppliedEffects], Sequence[EventRow]] = ()
     """Events, or a function that makes them once it is known what was refused; called inside the transaction."""
-    quarantined: Sequence[QuarantinedRecord] = ()
+    quarantined: Sequence[QuarantinedLogRecord] = ()
     """Records that could not be applied."""
     contacts: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     """By (cluster, role): when its process was heard last, and until when it keeps its session, microseconds since the

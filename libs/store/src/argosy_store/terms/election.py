@@ -11,35 +11,9 @@ from typing import Any, Final
 from argosy_core.errors import StateConflict
 from argosy_store.postgres.connection import READ_SETTINGS, Line
 from argosy_store.postgres.partitions import database_time_us
+from argosy_store.terms.pool_row import LEAD, RENEW, RESIGN, SKIPPED_EPOCHS
 
 __all__ = ["UNTRIED", "Election", "Leadership", "LogState"]
-
-_LEAD: Final = """
-INSERT INTO pools AS p (pool, leader_id, address, epoch, expire_time, timeline)
-VALUES (%(pool)s, %(leader)s, %(address)s, 1, clock_timestamp() + make_interval(secs => %(lease)s), argosy_timeline())
-ON CONFLICT (pool) DO UPDATE SET leader_id = excluded.leader_id, address = excluded.address,
-    epoch = p.epoch + CASE WHEN p.timeline IN ('', excluded.timeline) THEN 1 ELSE %(skipped)s END,
-    expire_time = excluded.expire_time, timeline = excluded.timeline
-WHERE p.leader_id IN ('', excluded.leader_id) OR p.expire_time <= clock_timestamp()
-RETURNING epoch, log_position, round_state, timeline
-"""
-_SKIPPED_EPOCHS: Final = 1000
-"""A promoted standby may lack the last epochs that its primary gave."""
-_LOG_STATE: Final = """
-log_failure_time = CASE WHEN %(publishes)s THEN NULL WHEN %(failing_s)s::float8 IS NULL THEN log_failure_time
-    ELSE coalesce(log_failure_time, clock_timestamp() - make_interval(secs => %(failing_s)s)) END,
-log_failure = CASE WHEN %(publishes)s THEN '' WHEN %(failing_s)s::float8 IS NULL THEN log_failure
-    ELSE coalesce(nullif(%(reason)s, ''), nullif(log_failure, ''), 'it does not answer') END
-"""
-_RENEW: Final = f"""
-UPDATE pools SET expire_time = clock_timestamp() + make_interval(secs => %(lease)s), {_LOG_STATE}
-WHERE pool = %(pool)s AND epoch = %(epoch)s AND leader_id = %(leader)s AND leader_id <> ''
-RETURNING argosy_now_us()
-"""
-_RESIGN: Final = f"""
-UPDATE pools SET leader_id = '', expire_time = clock_timestamp(), {_LOG_STATE}
-WHERE pool = %(pool)s AND epoch = %(epoch)s
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +82,9 @@ class Election:
             BackendUnavailable: Postgres cannot be reached.
         """
         values: dict[str, Any] = {"pool": self._pool, "leader": leader_id, "address": address, "lease": lease_s}
-        values["skipped"] = _SKIPPED_EPOCHS
+        values["skipped"] = SKIPPED_EPOCHS
         with self._line.use() as connection:
-            row = connection.execute(_LEAD, values).fetchone()
+            row = connection.execute(LEAD, values).fetchone()
             if row is None:
                 return None
             # Asked after the commit, which may wait for a standby: what it returned would be as old as that wait.
@@ -141,7 +115,7 @@ class Election:
         """
         with self._line.use() as connection:
             values = {"leader": self._leader_id, "lease": lease_s, **self._log_values(epoch, log)}
-            row = connection.execute(_RENEW, values).fetchone()
+            row = connection.execute(RENEW, values).fetchone()
         if row is None:
             raise StateConflict(f"epoch {epoch} does not lead pool {self._pool} any more")
         return int(row[0])
@@ -153,7 +127,7 @@ class Election:
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._line.use() as connection:
-            connection.execute(_RESIGN, self._log_values(epoch, log))
+            connection.execute(RESIGN, self._log_values(epoch, log))
 
     def _log_values(self, epoch: int, log: LogState) -> dict[str, Any]:
         """Return the parameters of what tells the state of the log."""

@@ -21,7 +21,7 @@ from argosy_core.errors import StateConflict
 from argosy_core.job.identity import parse_id
 from argosy_store.binding import Binding, Caller, bind
 from argosy_store.changes import CHANGES_BYTES, delete_changes, read_changes
-from argosy_store.postgres.binary import BYTEA, INT4, INT8, TEXT, UUID, array, scalar, uuid_column
+from argosy_store.postgres.binary import INT4, UUID, array, uuid_column
 from argosy_store.postgres.connection import LEADER_SETTINGS, READ_SETTINGS, Line, StoreConnection
 from argosy_store.postgres.partitions import (
     PARTITION_LOCK,
@@ -31,6 +31,7 @@ from argosy_store.postgres.partitions import (
     prologue,
 )
 from argosy_store.postgres.shared_reads import SharedReads
+from argosy_store.quarantine import insert_quarantined
 from argosy_store.replicas.audit import note_claim
 from argosy_store.replicas.pool_settings import PoolSettingsRow, read_pool_settings
 from argosy_store.rows import QUEUE_COLUMNS, ClusterRow, QueueRow
@@ -42,13 +43,11 @@ from argosy_store.terms.ended_sessions import note_ended_session
 from argosy_store.terms.load import LoadedPool, load_classes, load_clusters, load_job_sets, load_pool
 from argosy_store.terms.open_jobs import read_states
 from argosy_store.terms.outbox import insert_outbox
+from argosy_store.terms.pool_row import note_progress
 from argosy_store.terms.suspects import count_suspects, note_suspects, refuse_suspect
 
 __all__ = ["LeaderStore"]
 
-_MOVE: Final = "UPDATE pools SET log_position = $2::bigint WHERE pool = $1::text"
-_MOVE_STATE: Final = "UPDATE pools SET log_position = $2::bigint, round_state = $3::bytea WHERE pool = $1::text"
-_STATE: Final = "UPDATE pools SET round_state = $2::bytea WHERE pool = $1::text"
 _READ_SPECS: Final = (
     "SELECT s.day, s.hash, s.body, s.layout FROM unnest($1::integer[], $2::uuid[]) AS n (day, hash)"
     " JOIN job_specs s ON s.day = n.day AND s.hash = n.hash"
@@ -177,7 +176,7 @@ class LeaderStore:
         if effects.deleted_change_ids is not None and len(effects.deleted_change_ids):
             delete_changes(connection, self._pool, effects.deleted_change_ids)
         if effects.quarantined:
-            apply.insert_quarantined(connection, self._pool, effects.quarantined)
+            insert_quarantined(connection, self._pool, effects.quarantined)
         if effects.contacts:
             apply.set_contacts(connection, self._pool, effects.contacts)
         if effects.queued_counts:
@@ -187,14 +186,8 @@ class LeaderStore:
 
     def _move(self, connection: StoreConnection, effects: Effects) -> None:
         """Store position and round state; last, so that the pool's row is locked exclusively for a moment only."""
-        pool = scalar(TEXT, self._pool)
-        if effects.log_position is not None and effects.round_state is not None:
-            state = scalar(BYTEA, effects.round_state)
-            connection.bulk(_MOVE_STATE, pool, scalar(INT8, effects.log_position[1]), state)
-        elif effects.log_position is not None:
-            connection.bulk(_MOVE, pool, scalar(INT8, effects.log_position[1]))
-        elif effects.round_state is not None:
-            connection.bulk(_STATE, pool, scalar(BYTEA, effects.round_state))
+        position = None if effects.log_position is None else effects.log_position[1]
+        note_progress(connection, self._pool, position=position, round_state=effects.round_state)
 
     def note_suspects(self, epoch: int, origins: Sequence[tuple[str, str]], error: str) -> None:
         """Note what ended a term, so that the next leader sets it aside.

@@ -13,6 +13,7 @@ import psycopg
 
 from argosy_core.errors import BackendUnavailable, NotAllowedNow, NotFound
 from argosy_store.postgres.connection import MAINTENANCE_SETTINGS, StoreConnection, connection_options, translated
+from argosy_store.quarantine import drop_quarantined, return_to_changes
 
 __all__ = ["SetAsideRow", "count_suspects", "drop_set_aside", "list_set_aside", "note_suspects", "read_suspects",
            "refuse_suspect", "retry_set_aside"]  # fmt: skip
@@ -124,16 +125,12 @@ def retry_set_aside(url: str, pool: str, *, kind: str, key: str) -> None:
         raise NotAllowedNow("a record of the log is not applied later: its runs were taken back; drop it")
     with psycopg.connect(connection_options(url, MAINTENANCE_SETTINGS)) as connection:
         if kind == "unread change":
-            cursor = connection.execute(
-                "WITH q AS (DELETE FROM quarantine WHERE id::text = %s AND pool = %s AND position = 0"
-                " RETURNING pool, payload) INSERT INTO changes (pool, payload) SELECT pool, payload FROM q",
-                [key, pool],
-            )
+            count = return_to_changes(connection, pool, key)
         else:
-            cursor = connection.execute(
+            count = connection.execute(
                 "DELETE FROM suspects WHERE pool = %s AND kind = %s AND key = %s", [pool, kind, key]
-            )
-        _require_one(cursor.rowcount, kind, key)
+            ).rowcount
+        _require_one(count, kind, key)
 
 
 @translated
@@ -149,7 +146,7 @@ def drop_set_aside(url: str, pool: str, *, kind: str, key: str) -> None:
         raise NotAllowedNow(f"a {kind} cannot be dropped; `retry` lets it in again")
     with psycopg.connect(connection_options(url, MAINTENANCE_SETTINGS)) as connection:
         if kind.startswith("unread"):
-            count = connection.execute("DELETE FROM quarantine WHERE id::text = %s AND pool = %s", [key, pool]).rowcount
+            count = drop_quarantined(connection, pool, key)
         else:
             count = connection.execute(
                 "DELETE FROM suspects WHERE pool = %s AND kind = %s AND key = %s", [pool, kind, key]

@@ -20,8 +20,9 @@ from argosy_core.leader.transaction import Transaction
 from argosy_core.scheduler import Refusals
 from argosy_core.scheduler.columns.messages import join_members
 from argosy_core.scheduler.outgoing.events import EventDraft
+from argosy_eventlog import QuarantinedLogRecord
 from argosy_server.leader.log.codec import encode_event_group, encode_round_state
-from argosy_store.terms.effects import AppliedEffects, Effects, EventRow, QuarantinedRecord
+from argosy_store.terms.effects import AppliedEffects, Effects, EventRow
 
 __all__ = ["merge_events", "store_effects"]
 
@@ -112,7 +113,7 @@ def store_effects(transaction: Transaction, time_us: int) -> Effects:
         round_state=encode_round_state(state) if state is not None else None,
         deleted_change_ids=np.array(sorted(transaction.change_ids), dtype=np.int64) if transaction.change_ids else None,
         quarantined=[
-            QuarantinedRecord(position=bad.position, payload=bad.payload, error=bad.error, create_time_us=time_us)
+            QuarantinedLogRecord(position=bad.position, payload=bad.payload, error=bad.error, create_time_us=time_us)
             for bad in transaction.set_aside
         ],
         queued_counts=transaction.queued_counts,

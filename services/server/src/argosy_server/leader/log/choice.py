@@ -12,7 +12,7 @@ import structlog
 
 from argosy_core.errors import BackendUnavailable, InvalidRequest
 from argosy_store.log import PostgresLog
-from argosy_store.postgres.register import PostgresRegister
+from argosy_store.register import PostgresRegister
 
 if TYPE_CHECKING:
     from argosy_eventlog import EventLog

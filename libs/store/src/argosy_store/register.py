@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from argosy_eventlog import LogRecord, QuarantinedLogRecord
 from argosy_store.postgres.connection import READ_SETTINGS, Line
+from argosy_store.quarantine import insert_once, list_quarantined
 
 __all__ = ["PostgresRegister"]
 
@@ -45,18 +46,10 @@ class PostgresRegister:
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._reader.use() as connection:
-            connection.execute(
-                "INSERT INTO quarantine (pool, position, payload, error, create_time_us)"
-                " SELECT %(pool)s, %(position)s, %(payload)s, %(error)s, %(time)s WHERE NOT EXISTS"
-                " (SELECT FROM quarantine WHERE pool = %(pool)s AND position = %(position)s)",
-                {
-                    "pool": self._pool,
-                    "position": record.position,
-                    "payload": record.payload,
-                    "error": error.replace("\0", " "),
-                    "time": create_time_us,
-                },
+            bad = QuarantinedLogRecord(
+                position=record.position, payload=record.payload, error=error, create_time_us=create_time_us
             )
+            insert_once(connection, self._pool, bad)
 
     def list_quarantined(self, limit: int = 100) -> list[QuarantinedLogRecord]:
         """Return quarantined records by position.
@@ -65,12 +58,4 @@ class PostgresRegister:
             BackendUnavailable: Postgres cannot be reached.
         """
         with self._reader.use() as connection:
-            cursor = connection.execute(
-                "SELECT position, payload, error, create_time_us FROM quarantine WHERE pool = %s"
-                " ORDER BY position LIMIT %s",
-                [self._pool, limit],
-            )
-            return [
-                QuarantinedLogRecord(position=row[0], payload=bytes(row[1]), error=row[2], create_time_us=row[3])
-                for row in cursor
-            ]
+            return list_quarantined(connection, self._pool, limit)
