@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import find_begins
+from argosy_core.arrays import find_begins, true_places
 from argosy_core.errors import InvalidRequest
 from argosy_core.placement.candidates import CandidatePool, CandidateQueue, choose, choose_first
 
@@ -161,12 +161,25 @@ class _Looks:
         """Look before any spare is given."""
         self.pool = pool
         self.rng = rng
-        self.left = pool.room.copy()
-        """What the first choices left; stays as it is."""
+        self._left = np.array(pool.room.free, np.int64).reshape(-1, pool.room.width)
+        """(entry, resource): what the first choices left; stays as it is."""
+        self._claims = pool.room.claims.copy()
+        """Ports that first choices have."""
         self.cluster = pool.cluster.tolist()
         """Cluster of each entry."""
         self.stock: list[float] = []
         """Numbers from 0 to 1; drawn many at once, since a generator's calls are dear."""
+
+    def fits(self, queue: CandidateQueue) -> Bools:
+        """Return on which candidates of a class the first choices leave room for one of its runs."""
+        entries = self.pool.entry_column[queue.begin : queue.end]
+        left = self._left[entries]
+        fits = np.ones(len(entries), dtype=np.bool_)
+        for column, amount in queue.asked:
+            fits &= left[:, column] >= amount
+        for place in true_places(fits).tolist() if queue.ports else ():
+            fits[place] = self._claims.is_free(int(entries[place]), queue.ports)
+        return fits
 
     def draw(self, count: int) -> list[float]:
         """Return a stock of at least so many numbers, from whose end they are taken."""
@@ -194,6 +207,8 @@ class _Spares:
         self._draws = run_count <= _FEW_RUNS and queue.end - queue.begin > _FEW
         self._given: set[int] = set()
         """Entries that runs have been given by draws."""
+        self._fits: Bools | None = None
+        """(candidates of the class,) first choices leave room on them; None until they are put in order."""
         self._clusters: dict[int, list[int]] | None = None
         """Places of those that have not been given, by cluster and in random order; None while they are drawn."""
         self._shared: list[int] | None = None
@@ -241,15 +256,25 @@ class _Spares:
                 break
 
     def _in_order(self) -> dict[int, list[int]]:
-        """Return the places of all candidates by cluster, in random order."""
-        queue, looks = self._queue, self._looks
-        drawn = queue.begin + looks.rng.permutation(queue.end - queue.begin)
+        """Return the places of all candidates that first choices leave room on, by cluster and in random order."""
+        looks = self._looks
+        drawn = self._drawn()
+        if not drawn.size:
+            return {}
         cluster = looks.pool.cluster[looks.pool.entry_column[drawn]]
         by_cluster = np.argsort(cluster, kind="stable")
         begins = find_begins(cluster[by_cluster]).tolist()
         places, ends = drawn[by_cluster].tolist(), [*begins[1:], len(drawn)]
         numbers = cluster[by_cluster][begins].tolist()
         return {number: places[begin:end] for number, begin, end in zip(numbers, begins, ends, strict=True)}
+
+    def _drawn(self) -> npt.NDArray[np.intp]:
+        """Return the places of all candidates that first choices leave room on, in random order."""
+        queue, looks = self._queue, self._looks
+        if self._fits is None:
+            self._fits = looks.fits(queue)
+        drawn = looks.rng.permutation(queue.end - queue.begin)
+        return queue.begin + drawn[self._fits[drawn]]
 
     def _take(self, cluster: int, first: int, places: list[int], count: int) -> None:
         """Give a run candidates of a cluster that nobody else gets."""
@@ -272,11 +297,9 @@ class _Spares:
 
     def _share(self, first: int, places: list[int], count: int) -> None:
         """Give a run candidates that others have as well, in turn."""
-        queue, looks, entries = self._queue, self._looks, self._looks.pool.entries
+        entries = self._looks.pool.entries
         if self._shared is None:
-            drawn = queue.begin + looks.rng.permutation(queue.end - queue.begin)
-            left = looks.left
-            self._shared = [place for place in drawn.tolist() if left.fits(entries[place], queue.asked, queue.ports)]
+            self._shared = self._drawn().tolist()
         for _ in range(len(self._shared) if len(places) < count else 0):
             place = self._shared[self._next]
             self._next = (self._next + 1) % len(self._shared)
