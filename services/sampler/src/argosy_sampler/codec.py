@@ -336,7 +336,8 @@ class CapacityWriter:
             self._generation = table.generation
         self._told, self._placement_count = table.generation, placement_count
         names = table.names
-        distinct, group = np.unique(table.group[rows], return_inverse=True)
+        # Most messages tell of totals alone.
+        distinct, group = np.unique(table.group[rows], return_inverse=True) if rows.size else (rows, rows)
         held = self._held_columns()
         return sampler_pb2.Capacity(
             resources=[table.axis.names[column] for column in held.tolist()],
@@ -347,8 +348,8 @@ class CapacityWriter:
             flag_column=table.flags[rows].astype(np.int8).tobytes(),
             groups=[self._group(index) for index in distinct.tolist()],
             group_column=pack_column(group, "int32"),
-            total_column=pack_column(np.clip(totals.allocatable[held], 0, MAX_TOTAL), "int64"),
-            total_free_column=pack_column(np.clip(totals.free[held], 0, MAX_TOTAL), "int64"),
+            total_column=pack_column(_bounded(totals.allocatable[held]), "int64"),
+            total_free_column=pack_column(_bounded(totals.free[held]), "int64"),
             node_count=totals.node_count,
             placement_count=placement_count,
             fitting_class_column=pack_column(fitting[0] if fitting else _NO_CLASSES, "int32"),
@@ -381,6 +382,11 @@ class CapacityWriter:
 def _told(texts: Iterable[str]) -> list[str]:
     """Return what plugins and filters say as the leader takes it."""
     return [printable(text[:_MAX_TEXT]) for text in texts]
+
+
+def _bounded(totals: Int64s) -> Int64s:
+    """Return totals within what a message holds. NumPy's `clip` costs three times as much for a few elements."""
+    return np.minimum(np.maximum(totals, 0), MAX_TOTAL)
 
 
 def _room(counts: Int64s) -> Int32s:
