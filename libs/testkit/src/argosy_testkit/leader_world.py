@@ -27,12 +27,12 @@ from argosy_core.leader.transaction import Transaction
 from argosy_core.ledger import NodeLedger
 from argosy_core.nodes import ANY_NODE, NodeSpec
 from argosy_core.placement import CommitReply, CommitRequest, PlaceReply, SampleReply, SampleRequest
-from argosy_core.scheduler import LeasePlan, PoolState, RoundSettings, begin_round, check_invariants
+from argosy_core.scheduler import LeasePlan, PoolState, RoundSettings, check_invariants
 from argosy_simulation.changes import read_changes
 from argosy_simulation.durable import DurableStore
 from argosy_simulation.stored_rows import JobRow
 from argosy_testkit.world_clusters import EventKeeper, WorldCluster
-from argosy_testkit.world_rows import Report, add_jobs, empty_index, held_amounts
+from argosy_testkit.world_rows import Report, add_jobs, empty_index, empty_plan, held_amounts
 
 __all__ = ["LeaderWorld"]
 
@@ -288,7 +288,8 @@ class LeaderWorld:
     def tell_news(self) -> None:
         """Have the samplers tell of classes that fit by now, as they do soon after capacity rose."""
         waiting = [cluster for cluster in self.clusters.values() if cluster.sampling.sampler.waiting_count]
-        self.tell(*(cluster.capacity() for cluster in waiting))
+        if waiting:
+            self.tell(*(cluster.capacity() for cluster in waiting))
 
     # --- people -------------------------------------------------------------------------------------------------------
 
@@ -389,7 +390,7 @@ class LeaderWorld:
         self._run_cycle()
         if self._published is not None:
             return self._published.plan
-        return begin_round(self.state.fork(), self.now_s, np.random.default_rng(0)).finish(self.now_s)
+        return empty_plan(self.state, self.now_s)
 
     def _run_cycle(self) -> None:
         self._tell(hear.Explained())

@@ -1,4 +1,4 @@
-"""What a `LeaderWorld` is made of: jobs to be added to, layouts of bags, and reports as columns."""
+"""What a `LeaderWorld` is made of: jobs to be added to, layouts of bags, reports as columns, and plans of nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from argosy_core.job.reading.retry_rules import ReplacedMembers, RetryRules, wit
 from argosy_core.job.tables.members import Members, member_key
 from argosy_core.job.tables.rows import HeldAmounts
 from argosy_core.placement import NodeSampler
-from argosy_core.scheduler import CapacityColumns, SpecReference, StateColumns
+from argosy_core.scheduler import CapacityColumns, LeasePlan, PoolState, SpecReference, StateColumns
+from argosy_core.scheduler.rounds.plan import round_state
 from argosy_simulation import WorldPlan
 from argosy_simulation.plan import JobIndex
 
@@ -34,6 +35,7 @@ __all__ = [
     "add_jobs",
     "capacity_columns",
     "empty_index",
+    "empty_plan",
     "held_amounts",
     "options_of",
     "report_columns",
@@ -224,4 +226,24 @@ def capacity_columns(sampler: NodeSampler, incarnation: int) -> CapacityColumns:
         placement_count=ledger.placement_count,
         fitting=fitting,
         fitting_room=room.astype(np.int32),
+    )
+
+
+def empty_plan(state: PoolState, now_s: float) -> LeasePlan:
+    """Return a plan that decides nothing."""
+    none, nobody = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    return LeasePlan(
+        round_number=state.round_number,
+        create_time_us=round(now_s * 1e6),
+        handle=none,
+        attempt=nobody,
+        cluster=nobody,
+        node=nobody,
+        clusters=(),
+        nodes=(),
+        stops=Members.of(none, nobody),
+        failed_handle=none,
+        failed_reasons=(),
+        round_state=round_state(state),
+        releases=(),
     )
