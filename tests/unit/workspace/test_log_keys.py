@@ -14,8 +14,18 @@ RENDERED = {"exc_info": "exception"}
 
 
 def name_of(function: ast.expr) -> str:
-    """Return the last word of what is called."""
-    return ast.unparse(function).partition("(")[0].rpartition(".")[2]
+    """Return the last word of what is called; of a chain of calls, of the first one."""
+    name = ""
+    while True:
+        match function:
+            case ast.Call():
+                name, function = "", function.func
+            case ast.Attribute():
+                name, function = name or function.attr, function.value
+            case ast.Name():
+                return name or function.id
+            case _:
+                return name
 
 
 def log_calls() -> tuple[list[str], set[str]]:
