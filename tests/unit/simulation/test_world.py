@@ -126,7 +126,7 @@ def test_idle_time_costs_nothing() -> None:
 
 def test_one_seed_gives_one_world() -> None:
     """Same plan and seed: same fingerprint, bit for bit; another seed: another one."""
-    first, second, other = (draw_world(seed, check_steps=0).run() for seed in (5, 5, 6))
+    first, second, other = (draw_world(seed, check_steps=0).run() for seed in (1, 1, 12))
     assert first.fingerprint == second.fingerprint
     assert (first.times.finished_us == second.times.finished_us).all()
     assert first.fingerprint != other.fingerprint

@@ -287,9 +287,12 @@ class LeaderWorld:
 
     def tell_news(self) -> None:
         """Have the samplers tell of classes that fit by now, as they do soon after capacity rose."""
-        waiting = [cluster for cluster in self.clusters.values() if cluster.sampling.sampler.waiting_count]
-        if waiting:
-            self.tell(*(cluster.capacity() for cluster in waiting))
+        if news := self._news():
+            self.tell(*news)
+
+    def _news(self) -> list[Event]:
+        """Return what samplers have to tell of classes that fit by now."""
+        return [one.capacity() for one in self.clusters.values() if one.sampling.sampler.waiting_count]
 
     # --- people -------------------------------------------------------------------------------------------------------
 
@@ -384,7 +387,7 @@ class LeaderWorld:
             answer_sample: Answers instead of the samplers; None for no answer in time.
             answer_commit: The same for commits.
         """
-        self.tell_news()
+        self._tell(*self._news())  # all is checked when the cycle ends
         self._answer_sample, self._answer_commit = answer_sample or self.sample, answer_commit or self.commit
         self._holds_plans = True
         self._run_cycle()
