@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from argosy_core.arrays import has_true, true_places
 from argosy_core.errors import ArgosyError, NotFound
 from argosy_kube.port import Change, Cluster, ObjectEvents, PodPhase
 from argosy_runtime.log_archives.archive import KeptLog, LogArchive, LogArchiveSettings, log_key
@@ -26,6 +27,8 @@ __all__ = ["LogShipper"]
 
 _MOST_NOTED: Final = 100_000
 """Pods remembered so that none is shipped twice; each stands in many events, and again in every listing."""
+
+_DELETED: Final = int(Change.DELETED)
 
 Key = tuple[int, int, int]
 
@@ -46,8 +49,9 @@ class LogShipper:
         self._archive = archive
         self._settings = settings
         self._log = get_logger(cluster=name)
-        phases = [PodPhase.FAILED] if settings.pods == "failed" else [PodPhase.FAILED, PodPhase.SUCCEEDED]
-        self._phases = np.array(phases, dtype=np.int8)
+        self._is_shipped = np.zeros(len(PodPhase) + 1, dtype=np.bool_)
+        self._is_shipped[PodPhase.FAILED] = True
+        self._is_shipped[PodPhase.SUCCEEDED] = settings.pods != "failed"
         self._queue: asyncio.Queue[Key] = asyncio.Queue(settings.queue_count)
         self._noted: OrderedDict[Key, None] = OrderedDict()
         self._counts = {
@@ -59,14 +63,13 @@ class LogShipper:
 
         Complexity: O(n) in NumPy, and O(1) for each pod that has ended.
         """
-        ended = (events.kind_column == 0) & np.isin(events.phase_column, self._phases)
-        ended &= events.ours_column & (events.change_column != Change.DELETED)
-        for place in np.flatnonzero(ended).tolist():
-            key = (
-                int(events.handle_column[place]),
-                int(events.ordinal_column[place]),
-                int(events.object_column[place]),
-            )
+        ended = self._is_shipped.take(events.phase_column)
+        if not has_true(ended):
+            return
+        ended &= (events.kind_column == 0) & events.ours_column & (events.change_column != _DELETED)
+        places = true_places(ended)
+        columns = (events.handle_column, events.ordinal_column, events.object_column)
+        for key in zip(*(column[places].tolist() for column in columns), strict=True):
             if key in self._noted:
                 continue
             self._noted[key] = None
