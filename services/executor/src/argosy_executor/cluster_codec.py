@@ -33,30 +33,72 @@ _STATES[PodPhase.RUNNING] = ObjectState.RUNNING
 _STATES[PodPhase.SUCCEEDED] = ObjectState.SUCCEEDED
 _STATES[PodPhase.FAILED] = ObjectState.FAILED
 _STATES[PodPhase.UNKNOWN] = ObjectState.UNKNOWN
-_FAILED_STATE: Final = int(ObjectState.FAILED)
-_CREATED_STATE: Final = int(ObjectState.CREATED)
-_DELETED: Final = int(Change.DELETED)
+# Arrays, since NumPy makes one of every Python integer that it meets.
+_FAILED_STATE: Final = np.array(ObjectState.FAILED, dtype=np.int8)
+_CREATED_STATE: Final = np.array(ObjectState.CREATED, dtype=np.int8)
+_DELETED: Final = np.array(Change.DELETED, dtype=np.int8)
 _NO_DETAIL: Final = Detail()
 
 
 def observations(events: ObjectEvents) -> Observations:
     """Return what the events say of our objects; unmanaged pods are left out."""
     ours = events.ours_column
-    whole = bool(ours.all())
+    is_whole = np.count_nonzero(ours) == ours.size
+    rows = None if is_whole else true_places(ours)
 
     def take(column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        return column if whole else column[ours]
+        return column if rows is None else column[rows]
 
-    states = _STATES[take(events.phase_column)]
-    reasons = take(events.reason_column).astype(np.int32)
-    exit_codes = take(events.exit_code_column).astype(np.int32)
-    failures = np.zeros(states.size, dtype=np.int8)
-    messages = np.full(states.size, -1, dtype=np.int32)
+    phases = events.phase_column if rows is None else events.phase_column[rows]
+    states = _STATES.take(phases)
+    failures, messages, texts = _reasons_of(events, rows, states)
+    stops: dict[int, float] = {}
+    if events.stop_after_s:
+        of_rows = range(states.size) if rows is None else rows.tolist()
+        stops = {to: events.stop_after_s[at] for to, at in enumerate(of_rows) if at in events.stop_after_s}
+    return Observations(
+        gone_column=take(events.change_column) == _DELETED,
+        handle_column=take(events.handle_column).astype(np.int64, copy=False),
+        ordinal_column=take(events.ordinal_column).astype(np.int64, copy=False),
+        object_column=take(events.object_column).astype(np.int16, copy=False),
+        kind_column=take(events.kind_column).astype(np.int16, copy=False),
+        state_column=states,
+        uid_column=take(events.uid_column).astype(np.uint8, copy=False),
+        time_us_column=take(events.time_us_column).astype(np.int64, copy=False),
+        exit_code_column=take(events.exit_code_column).astype(np.int32, copy=False),
+        failure_column=failures,
+        message_column=messages,
+        namespace_column=take(events.namespace_column).astype(np.int32, copy=False),
+        kinds=events.kinds,
+        texts=texts,
+        unlistable_kinds=events.unlistable_kinds,
+        stop_after_s=stops,
+    )
+
+
+def _reasons_of(
+    events: ObjectEvents, rows: npt.NDArray[np.intp] | None, states: npt.NDArray[np.int8]
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int32], tuple[str, ...]]:
+    """Return kinds of failure, indices of messages, and the table of these, of pods that have failed or wait.
+
+    Args:
+        events: What was seen.
+        rows: Where our objects stand in it; None for everywhere.
+        states: What each of our objects shows.
+
+    Complexity: O(n) in NumPy, and Python work per pod that has failed or says what it waits for.
+    """
+    reasons = events.reason_column if rows is None else events.reason_column[rows]
+    failures, messages = np.zeros(states.size, dtype=np.int8), np.empty(states.size, dtype=np.int32)
+    messages.fill(-1)
+    told = (states == _FAILED_STATE) | ((states == _CREATED_STATE) & (reasons >= 0))
+    if not has_true(told):
+        return failures, messages, events.texts
     texts = _Texts(events.texts)
-    rows = np.arange(len(events)) if whole else true_places(ours)
-    for place in true_places((states == _FAILED_STATE) | ((states == _CREATED_STATE) & (reasons >= 0))).tolist():
-        reason, exit_code = events.texts[reasons[place]] if reasons[place] >= 0 else "", int(exit_codes[place])
-        detail = events.details.get(int(rows[place]), _NO_DETAIL)
+    for place in true_places(told).tolist():
+        row = place if rows is None else int(rows[place])
+        reason = events.texts[reasons[place]] if reasons[place] >= 0 else ""
+        exit_code, detail = int(events.exit_code_column[row]), events.details.get(row, _NO_DETAIL)
         if states[place] == _FAILED_STATE:
             failures[place] = failure_of(reason, exit_code)
             messages[place] = texts.index(describe_failure(reason, exit_code, detail))
@@ -64,27 +106,7 @@ def observations(events: ObjectEvents) -> Observations:
             # The core gives up pods that wait for too long.
             failures[place] = waiting_failure_of(reason)
             messages[place] = texts.index(describe_wait(reason, detail))
-    stops: dict[int, float] = {}
-    if events.stop_after_s:
-        stops = {to: events.stop_after_s[at] for to, at in enumerate(rows.tolist()) if at in events.stop_after_s}
-    return Observations(
-        gone_column=take(events.change_column) == _DELETED,
-        handle_column=take(events.handle_column).astype(np.int64),
-        ordinal_column=take(events.ordinal_column).astype(np.int64),
-        object_column=take(events.object_column).astype(np.int16),
-        kind_column=take(events.kind_column).astype(np.int16),
-        state_column=states,
-        uid_column=take(events.uid_column).astype(np.uint8),
-        time_us_column=take(events.time_us_column).astype(np.int64),
-        exit_code_column=exit_codes,
-        failure_column=failures,
-        message_column=messages,
-        namespace_column=take(events.namespace_column).astype(np.int32),
-        kinds=events.kinds,
-        texts=texts.all(),
-        unlistable_kinds=events.unlistable_kinds,
-        stop_after_s=stops,
-    )
+    return failures, messages, texts.all()
 
 
 class _Texts:

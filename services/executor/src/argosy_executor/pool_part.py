@@ -182,11 +182,12 @@ class PoolPart:
 
     async def _wait_for_news(self) -> None:
         """Return when there may be something to do, at the latest after a second."""
-        wake_s = self.reconciler.next_wake_s()
-        wait_s = _IDLE_S if wake_s is None else min(max(wake_s - self._clock().monotonic_s, 0.0), _IDLE_S)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self._news.wait()
+        if not self._news.is_set():
+            wake_s = self.reconciler.next_wake_s()
+            wait_s = _IDLE_S if wake_s is None else min(max(wake_s - self._clock().monotonic_s, 0.0), _IDLE_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._news.wait()
         # A step costs the same for one piece of news as for a hundred: the first after a pause is taken soon, then they
         # gather.
         since_s = self._clock().monotonic_s - self._last_step_s

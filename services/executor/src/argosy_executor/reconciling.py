@@ -65,6 +65,7 @@ class Executor:
         self._hidden = METRICS.unlistable_objects.labels(config.cluster)
         self._unlistable_kinds: tuple[str, ...] = ()
         self._unlistable_count = 0
+        self._shown: tuple[bool, int, int] | None = None
         self._follower = Follower(
             self._list,
             partial(cluster.watch_objects, Selector.OURS),
@@ -176,9 +177,13 @@ class Executor:
     def _show(self) -> None:
         """Set the gauges, and say when objects can no longer be looked at, and when they can again."""
         reconcilers = [part.reconciler for part in self.parts]
-        self._fenced.set(max(part.is_fenced for part in self.parts))
-        self._known.set(sum(one.object_count for one in reconcilers))
         count = sum(one.unlistable_count for one in reconcilers)
+        gauges = max(part.is_fenced for part in self.parts), sum(one.object_count for one in reconcilers), count
+        if gauges == self._shown:
+            return
+        self._shown = gauges
+        self._fenced.set(gauges[0])
+        self._known.set(gauges[1])
         if count and not self._unlistable_count:
             kinds = ", ".join(self._unlistable_kinds[:_MOST_NAMES])
             self._log.warning("the cluster hides objects of jobs; they count as there", object_count=count, kinds=kinds)
