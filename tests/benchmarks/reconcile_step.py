@@ -3,7 +3,8 @@
 Usage: python tests/benchmarks/reconcile_step.py [RUNS]
 
 `pods` are runs of one pod, `bags` of a config map and a pod. `plain_objects` is what the same transitions cost
-with one Python object per Kubernetes object, without the rest. Times are of the processor, medians; see decision 0013.
+with one Python object per Kubernetes object, without the rest. `small_batches` is what each step costs for a few
+objects at a time, as a watch brings them. Times are of the processor, medians; see decision 0013.
 """
 
 import gc
@@ -12,22 +13,31 @@ import statistics
 import sys
 import time
 import tracemalloc
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from argosy_core.job.states import RUN_MAY_FOLLOW, ObjectState
-from argosy_core.reconcile import CreateResponses, Creates, DeleteResponses, Instant, Observations, Reconciler
+from argosy_core.reconcile import Actions, CreateResponses, Creates, DeleteResponses, Instant, Observations, Reconciler
 from argosy_core.reconcile.machine import TRANSITIONS, Action, Event, Phase
 from argosy_testkit.cluster_model import make_observations
 from argosy_testkit.reconcile_world import rows_of
 
 CHANGED_RATIO = 0.01
 PASSES = 25
+SMALL_BATCHES = (1, 8, 25, 100)
+SMALL_CYCLES = 200
+NEIGHBOURS = 300
+"""Pods that are there meanwhile."""
 SETTLED_S = 100.0
 MAY_FOLLOW = RUN_MAY_FOLLOW.tolist()
+
+
+T = TypeVar("T")
 
 
 class Bench:
@@ -112,6 +122,54 @@ def made(creates: Creates) -> CreateResponses:
         message_column=np.full(count, -1, np.int32),
         messages=(),
     )
+
+
+def measure_small(count: int) -> dict[str, float]:
+    """Measure each step of the life of some pods that are made, run and go together, microseconds; see SMALL_CYCLES."""
+    bench = Bench(count, ("Pod",))
+    reconciler, costs_us = bench.reconciler, defaultdict[str, list[float]](list)
+
+    def timed(name: str, work: Callable[[], T]) -> T:
+        started_ns = time.process_time_ns()
+        result = work()
+        costs_us[name].append((time.process_time_ns() - started_ns) / 1e3)
+        return result
+
+    def act(name: str) -> Actions:
+        return timed(name, lambda: reconciler.next_actions(bench.now, may_act=True))
+
+    def report() -> None:
+        bench.now_s += 0.25
+        batch = timed("report", lambda: reconciler.next_reports(bench.now))
+        if batch is not None:
+            timed("stored", partial(reconciler.acknowledge, batch.number))
+
+    bench.give(NEIGHBOURS)
+    bench.step()
+    for _ in range(SMALL_CYCLES):
+        rows = rows_of(list(range(bench.next_handle, bench.next_handle + count)))
+        bench.next_handle += count
+        timed("take_rows", partial(reconciler.take_rows, rows, bench.now))
+        creates = act("make").creates
+        assert creates is not None
+        timed("made", partial(reconciler.take_create_responses, creates, made(creates), bench.now))
+        for state in (ObjectState.RUNNING, ObjectState.SUCCEEDED):
+            seen = bench.observed(creates.handle_column.tolist(), state)
+            timed(f"see_{state.name.lower()}", partial(reconciler.take_observed, seen, bench.now))
+            act("nothing_to_do")
+            report()
+        deletes = act("delete").deletes
+        assert deletes is not None
+        accepted = np.ones(len(deletes), np.bool_)
+        answers = DeleteResponses(accepted_column=accepted, gone_column=~accepted)
+        timed("deleted", partial(reconciler.take_delete_responses, deletes, answers, bench.now))
+        seen = replace(bench.observed(creates.handle_column.tolist(), ObjectState.SUCCEEDED), gone_column=accepted)
+        timed("see_gone", partial(reconciler.take_observed, seen, bench.now))
+        act("forget")
+        timed("nothing", lambda: None)
+    assert reconciler.object_count == NEIGHBOURS
+    clock_us = statistics.median(costs_us.pop("nothing"))
+    return {f"{name}_us": statistics.median(cost_us) - clock_us for name, cost_us in costs_us.items()}
 
 
 def timed_ms(work: Callable[[], object]) -> float:
@@ -243,6 +301,7 @@ def main() -> None:
         "bags": measure(runs // 2, ("ConfigMap", "Pod")),
         "plain_objects": measure_plain(runs),
     }
+    figures |= {f"small_batches_{count}": measure_small(count) for count in SMALL_BATCHES}
     rounded = {name: {key: round(value, 3) for key, value in row.items()} for name, row in figures.items()}
     print(json.dumps(rounded, indent=2))  # noqa: T201
 
