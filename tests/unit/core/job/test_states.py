@@ -18,6 +18,7 @@ from argosy_core.job.states import (
     ObjectState,
     RunState,
     Writer,
+    may_follow,
     next_job_state,
     resolve_ends,
 )
@@ -109,6 +110,8 @@ def test_lookup_matrix_equals_run_table() -> None:
     assert all(after == reported for (_, reported), (after, _) in RUN_TRANSITIONS.items())
     assert RUN_MAY_FOLLOW[0, 1:].all()
     assert not RUN_MAY_FOLLOW[:, 0].any()
+    before, reported = (codes.reshape(-1).astype(np.int8) for codes in np.indices(RUN_MAY_FOLLOW.shape))
+    assert may_follow(before, reported).tolist() == RUN_MAY_FOLLOW.reshape(-1).tolist()
 
 
 def test_returned_cannot_follow_created() -> None:

@@ -84,9 +84,10 @@ def test_arrays_are_the_table() -> None:
     """What is looked up for many objects at once is what the table says of each."""
     for phase in Phase:
         for event in Event:
-            after, action = look_up(np.array([phase], np.int8), int(event))
             row = TRANSITIONS.get((phase, event))
-            assert (int(after[0]), int(action[0])) == ((-1, 0) if row is None else (row[0], row[1]))
+            for events in (int(event), np.array([event], np.int8)):
+                after, action = look_up(np.array([phase], np.int8), events)
+                assert (int(after[0]), int(action[0])) == ((-1, 0) if row is None else (row[0], row[1]))
 
 
 def test_event_that_cannot_happen_tells_the_object_s_history_and_changes_nothing() -> None:

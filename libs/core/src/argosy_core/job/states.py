@@ -53,6 +53,7 @@ __all__ = [
     "ObjectState",
     "RunState",
     "Writer",
+    "may_follow",
     "next_job_state",
     "resolve_ends",
 ]
@@ -329,6 +330,19 @@ def _may_follow() -> npt.NDArray[np.bool_]:
 
 RUN_MAY_FOLLOW: Final = _may_follow()
 """bool[11, 11] by (state before, state reported); row 0 stands for nothing known before."""
+_MAY_FOLLOW: Final = RUN_MAY_FOLLOW.reshape(-1)
+_STATE_COUNT: Final = np.array(len(RUN_RANKS), dtype=np.int8)
+
+
+def may_follow(before: npt.NDArray[np.int8], reported: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+    """Return which reported states follow those before, as `RUN_MAY_FOLLOW` says; costs less for a few elements.
+
+    Args:
+        before: int8[n], states before.
+        reported: int8[n], states reported.
+    """
+    return _MAY_FOLLOW[(before * _STATE_COUNT + reported).astype(np.intp)]
+
 
 _FAILED: Final = np.int8(ObjectState.FAILED)
 _END_WITHOUT_A_WORD: Final = _frozen([ObjectState.LOST, ObjectState.CANCELLED])

@@ -80,11 +80,14 @@ class PoolClaims:
         """
         members = Members(observed.handle_column, observed.ordinal_column)
         claims = [have_row(members) for have_row in have_rows]
-        unclaimed = ~np.logical_or.reduce(claims)
-        places = true_places(unclaimed)
-        for place, run in zip(places.tolist(), members[places].pairs(), strict=True):
-            self._hold_back(run, observed, place)
-        return [observed if claim.all() else observed.part(true_places(claim)) for claim in claims]
+        claimed = claims[0]
+        for claim in claims[1:]:
+            claimed = claimed | claim
+        if np.count_nonzero(claimed) < len(members):
+            places = true_places(~claimed)
+            for place, run in zip(places.tolist(), members[places].pairs(), strict=True):
+                self._hold_back(run, observed, place)
+        return [observed.part(true_places(claim)) for claim in claims]
 
     def split_listing(self, observed: Observations, have_rows: Sequence[HaveRows]) -> list[Observations]:
         """Return a listing's part of each pool; what was held back and is not listed any more is forgotten.

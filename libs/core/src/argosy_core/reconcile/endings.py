@@ -28,6 +28,9 @@ Int8Array = npt.NDArray[np.int8]
 _LOST_MESSAGE: Final = "the object was there and is gone; not by us"
 _CREATED, _FAILED, _LOST = int(ObjectState.CREATED), int(ObjectState.FAILED), int(ObjectState.LOST)
 _CANCELLED, _PRESENT = int(ObjectState.CANCELLED), int(Phase.PRESENT)
+_IS_AMISS: Final = np.zeros(IS_RUN_TERMINAL.size, dtype=np.bool_)
+_IS_AMISS[[_FAILED, _LOST]] = True
+"""By ObjectState: somebody will want to know why."""
 
 
 class Endings:
@@ -74,7 +77,10 @@ class Endings:
         """Give objects new states to report, and let those that have ended and are there stay for a while."""
         table = self._table
         self._reports.note(slots, states, times_us)
-        ended = slots[IS_RUN_TERMINAL[states] & (table.phase[slots] == _PRESENT)]
+        has_ended = IS_RUN_TERMINAL.take(states)
+        if not has_true(has_ended):
+            return
+        ended = slots[has_ended & (table.phase[slots] == _PRESENT)]
         if ended.size:
             table.not_before_s[ended] = dues_s = now.monotonic_s + self._keep_s[table.state[ended]]
             self._timers.add_each(ended, dues_s)
@@ -141,9 +147,17 @@ class Endings:
             observed: What was seen.
         """
         table = self._table
+        if not (
+            has_true(_IS_AMISS.take(states))
+            or has_true(observed.exit_code_column)
+            or has_true(observed.failure_column)
+            or has_true(observed.message_column >= 0)
+            or (table.troubles and has_true(table.in_trouble[slots]))
+        ):
+            return
         exit_codes, failures = observed.exit_code_column[places], observed.failure_column[places]
         texts = observed.message_column[places]
-        has_reason = (exit_codes != 0) | (failures != 0) | (texts >= 0) | (states == _FAILED) | (states == _LOST)
+        has_reason = (exit_codes != 0) | (failures != 0) | (texts >= 0) | _IS_AMISS.take(states)
         for place in true_places(has_reason | table.in_trouble[slots]).tolist():
             slot, state = int(slots[place]), int(states[place])
             record = table.trouble(slot)

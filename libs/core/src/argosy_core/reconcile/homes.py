@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import true_places
+from argosy_core.arrays import has_true, true_places
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.columns import Observations, RunRows
@@ -86,7 +86,12 @@ def homes_of_body(body: bytes) -> list[int]:
 def homes_of_observed(observed: Observations) -> Int64Array:
     """Return for each change the number of the namespace in which the object was seen."""
     column = observed.namespace_column
-    homes = np.full(len(observed), _NOWHERE, dtype=np.int64)
+    homes = np.empty(len(observed), dtype=np.int64)
+    if homes.size and not has_true(column != column[0]):  # as nearly always
+        index = int(column[0])
+        homes.fill(home_of(observed.texts[index]) if index >= 0 else _NOWHERE)
+        return homes
+    homes.fill(_NOWHERE)
     for index in np.unique(column[true_places(column >= 0)]).tolist():
         homes[column == index] = home_of(observed.texts[index])
     return homes

@@ -73,17 +73,18 @@ def add_rows(table: ObjectTable, rows: RunRows) -> TakenRows:
     is_known = table.index.lookup(*members.columns) >= 0
     if table.bags:
         is_known |= [key in table.bags for key in members.pairs()]
-    fresh = true_places(is_first & ~is_known)
-    slots, places = _add_fresh(table, members, rows.spec_column, fresh=fresh, kinds=kinds)
+    is_fresh = is_first & ~is_known
+    slots, places = _add_fresh(table, members, rows.spec_column, fresh=true_places(is_fresh), kinds=kinds)
     missing = slots[rows.seen_column[places]].tolist()
-    added, added_places = [slots], [places]
-    later = true_places(is_known | ~is_first)
-    for place, key in zip(later.tolist(), members[later].pairs(), strict=True):
-        was_seen = bool(rows.seen_column[place])
-        known = _complete(table, key, kinds[rows.spec_column[place]], missing, was_seen=was_seen)
-        added.append(np.array(known, dtype=np.int64))
-        added_places.append(np.full(len(known), place))
-    slots, places = np.concatenate(added), np.concatenate(added_places)
+    later = true_places(~is_fresh)
+    if later.size:
+        added, added_places = [slots], [places]
+        for place, key in zip(later.tolist(), members[later].pairs(), strict=True):
+            was_seen = bool(rows.seen_column[place])
+            known = _complete(table, key, kinds[rows.spec_column[place]], missing, was_seen=was_seen)
+            added.append(np.array(known, dtype=np.int64))
+            added_places.append(np.full(len(known), place))
+        slots, places = np.concatenate(added), np.concatenate(added_places)
     _settle(table, slots, rows.spec_column[places], homes)
     _fill(table, slots, rows, places)
     if not missing:
@@ -140,6 +141,9 @@ def _settle(table: ObjectTable, slots: Int64Array, specs: npt.NDArray[np.int32],
         specs: Index into `homes` of each object's bag.
         homes: Numbers of the namespaces of each bag's objects.
     """
+    if all(len(bag) == 1 for bag in homes) and not has_true(table.object[slots]):  # as nearly always
+        table.home[slots] = np.array([bag[0] for bag in homes], dtype=np.int64)[specs]
+        return
     offsets = np.cumsum([0, *(len(bag) for bag in homes)])
     places = offsets[specs] + table.object[slots]
     is_named = places < offsets[1:][specs]

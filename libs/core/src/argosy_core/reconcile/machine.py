@@ -23,7 +23,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["TRANSITIONS", "Action", "Event", "Phase", "look_up"]
+from argosy_core.arrays import has_true
+
+__all__ = ["TRANSITIONS", "Action", "Event", "Phase", "look_up", "sight_events"]
 
 
 class Phase(IntEnum):
@@ -156,7 +158,11 @@ def _as_arrays() -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
     return phases, actions
 
 
-_PHASES, _ACTIONS = _as_arrays()
+_PHASES, _ACTIONS = (matrix.reshape(-1) for matrix in _as_arrays())
+"""By phase times number of events plus event: a matrix costs NumPy five times as much for a few elements."""
+_PHASES_OF, _ACTIONS_OF = (tuple(np.ascontiguousarray(matrix.T)) for matrix in _as_arrays())
+"""By event, then by phase."""
+_EVENT_COUNT: Final = np.array(len(Event), dtype=np.int8)
 
 
 def look_up(
@@ -168,4 +174,34 @@ def look_up(
         phases: int8[n], phases before.
         events: int8[n], what happens to each, or one event for all.
     """
-    return _PHASES[phases, events], _ACTIONS[phases, events]
+    if not isinstance(events, np.ndarray):
+        return _PHASES_OF[events].take(phases), _ACTIONS_OF[events].take(phases)
+    places = (phases * _EVENT_COUNT + events).astype(np.intp)
+    return _PHASES[places], _ACTIONS[places]
+
+
+_SEEN: Final = np.array([Event.SEEN_FIRST, Event.SEEN, Event.SEEN_OTHER], dtype=np.int8)
+_REMOVED: Final = np.array([Event.REMOVED, Event.REMOVED, Event.REMOVED_OTHER], dtype=np.int8)
+_ZERO: Final = np.array(0)
+
+
+def sight_events(
+    known: npt.NDArray[np.int64], uids: npt.NDArray[np.int64], gone: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int8], bool]:
+    """Return what it means for objects that the cluster shows them, and whether any uid is another than is known.
+
+    Args:
+        known: int64[n, 2], uids that are known, zeros where none is.
+        uids: int64[n, 2], uids that the cluster shows.
+        gone: bool[n], the cluster shows it as gone.
+    """
+    differs = known != uids
+    # 0 where no uid is known, 1 where it is the known one, 2 where it is another.
+    relation = ((known[:, 0] | known[:, 1]) != _ZERO).view(np.int8)
+    is_other = has_true(differs)
+    if is_other:
+        relation = relation + relation * (differs[:, 0] | differs[:, 1])
+    events = _SEEN.take(relation)
+    if has_true(gone):
+        np.putmask(events, gone, _REMOVED.take(relation))
+    return events, is_other

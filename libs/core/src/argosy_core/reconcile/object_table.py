@@ -23,11 +23,12 @@ from argosy_core.job.tables.members import Members
 from argosy_core.reconcile.kind_table import KindTable
 from argosy_core.reconcile.machine import Event, Phase, look_up
 
-__all__ = ["MAX_HISTORY", "ObjectTable", "Recipe", "Stop", "Trouble", "distinct"]
+__all__ = ["MAX_HISTORY", "ObjectTable", "Recipe", "Stop", "Trouble", "are_distinct", "distinct"]
 
 MAX_HISTORY: Final = 16
 """Events that are kept of an object in trouble, the latest."""
 _FIRST_CAPACITY: Final = 256
+_YES: Final = np.ones(1, dtype=np.bool_)
 
 BoolArray = npt.NDArray[np.bool_]
 Int8Array = npt.NDArray[np.int8]
@@ -91,13 +92,22 @@ class Trouble:
 
 def distinct(values: Int64Array) -> Int64Array:
     """Return the distinct values, sorted; cheaper than `np.unique` for the few hundred values of a batch."""
-    ordered = np.sort(values)
+    ordered = values.copy()
+    ordered.sort()
     if ordered.size < 2:
         return ordered
-    is_first = np.empty(ordered.size, dtype=np.bool_)
-    is_first[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
-    return ordered[is_first]
+    is_other = ordered[1:] != ordered[:-1]
+    if np.count_nonzero(is_other) == is_other.size:
+        return ordered
+    found: Int64Array = ordered[np.concatenate([_YES, is_other])]
+    return found
+
+
+def are_distinct(values: Int64Array) -> bool:
+    """Return whether no value stands twice."""
+    ordered = values.copy()
+    ordered.sort()
+    return not has_true(ordered[1:] == ordered[:-1])
 
 
 class ObjectTable:
@@ -182,6 +192,8 @@ class ObjectTable:
             InvalidTransition: An event cannot happen in its object's phase; nothing has changed.
         """
         before = self.phase[slots]
+        if not before.size:
+            return before
         after, actions = look_up(before, events)
         if has_true(after < 0):
             place = int(np.argmax(after < 0))
@@ -231,6 +243,8 @@ class ObjectTable:
 
     def mark_present(self, slots: Int64Array, now_s: float) -> None:
         """Note that objects exist; what they were made from is not needed any more."""
+        if not slots.size:
+            return
         self.present_s[slots] = now_s
         self.not_before_s[slots] = 0.0
         self.recipe[slots] = None
@@ -245,8 +259,10 @@ class ObjectTable:
 
     def is_hearsay(self, slots: Int64Array) -> BoolArray:
         """Return which objects are known from the leader's row alone: they were never seen here."""
-        found: BoolArray = ~(self.uid[slots] != 0).any(axis=1)
-        found[found] = [recipe is not None for recipe in self.recipe[slots[found]].tolist()]
+        uids = self.uid.take(slots, axis=0)
+        found: BoolArray = (uids[:, 0] | uids[:, 1]) == 0
+        if has_true(found):
+            found[found] = [recipe is not None for recipe in self.recipe[slots[found]].tolist()]
         return found
 
     def needs_look(self, slots: Int64Array, settled_at_s: float) -> BoolArray:
@@ -258,7 +274,8 @@ class ObjectTable:
         suspected: BoolArray = self.closed_at_s(slots, settled_at_s) > 0
         for place, _, record in self.troubled(slots):
             suspected[place] |= record.was_reported
-        suspected[suspected] = self.is_hearsay(slots[suspected])
+        if has_true(suspected):
+            suspected[suspected] = self.is_hearsay(slots[suspected])
         return suspected
 
     def looked_s(self, slots: Int64Array) -> Float64Array:
@@ -277,9 +294,12 @@ class ObjectTable:
             listed_s: When the last listing that was taken was asked for, monotonic seconds.
         """
         closed_s = self.closed_at_s(slots, settled_at_s)
-        looked_s = self.looked_s(slots)
-        looked: BoolArray = ~self.needs_look(slots, settled_at_s) | ((looked_s >= closed_s) & (looked_s > 0))
-        return (closed_s <= listed_s) & looked
+        settled: BoolArray = closed_s <= listed_s
+        needs_look = self.needs_look(slots, settled_at_s)
+        if has_true(needs_look):
+            looked_s = self.looked_s(slots)
+            settled &= ~needs_look | ((looked_s >= closed_s) & (looked_s > 0))
+        return settled
 
     def undecided(self) -> Int64Array:
         """Return the objects that are not there, if their end waits for that to be certain."""
@@ -380,8 +400,10 @@ class ObjectTable:
         """Forget objects that are gone, whole runs of them."""
         self.transit(slots, Event.FORGET)
         self.index.remove(*self.members(slots[self.object[slots] == 0]).columns)
-        for key in self.members(slots[self.is_bag[slots]]).pairs():
-            self.bags.pop(key, None)
+        in_bags = slots[self.is_bag[slots]]
+        if in_bags.size:
+            for key in self.members(in_bags).pairs():
+                self.bags.pop(key, None)
         for _, slot, _ in self.troubled(slots):
             del self.troubles[slot]
         for name in self._DTYPES:
@@ -405,6 +427,8 @@ class ObjectTable:
         """Return the slot of each (member, object), -1 where it is not known."""
         slots = self.index.lookup(*members.columns).astype(np.int64)
         later = true_places(objects > 0)
+        if not later.size:
+            return slots
         for place, key in zip(later.tolist(), members[later].pairs(), strict=True):
             bag = self.bags.get(key)
             position = int(objects[place])

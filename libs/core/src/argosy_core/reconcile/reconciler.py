@@ -39,7 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import has_true, true_places
-from argosy_core.job.states import IS_RUN_TERMINAL, RUN_MAY_FOLLOW, ObjectState
+from argosy_core.job.states import IS_RUN_TERMINAL, ObjectState, may_follow
 from argosy_core.job.tables.members import Members
 from argosy_core.placement.messages import PlaceReply
 from argosy_core.reconcile.action_columns import build_creates, build_deletes
@@ -60,10 +60,10 @@ from argosy_core.reconcile.fence import SETTLE_MARGIN_S
 from argosy_core.reconcile.homes import homes_of_observed, part_of_rows
 from argosy_core.reconcile.intake import add_rows, find_or_add, mark_stopped
 from argosy_core.reconcile.invariants import check_table
-from argosy_core.reconcile.machine import Action, Event, Phase
+from argosy_core.reconcile.machine import Action, Event, Phase, sight_events
 from argosy_core.reconcile.member_rows import with_member_bags
-from argosy_core.reconcile.object_table import ObjectTable, Stop, distinct
-from argosy_core.reconcile.planning import Plan, keep_causes, plan_runs
+from argosy_core.reconcile.object_table import ObjectTable, Stop, are_distinct, distinct
+from argosy_core.reconcile.planning import NO_PLAN, Plan, keep_causes, plan_runs
 from argosy_core.reconcile.reports import ReportQueue
 from argosy_core.reconcile.responses import Responses
 from argosy_core.reconcile.retries import retry_later
@@ -87,8 +87,10 @@ _FAILED, _CANCELLED, _LOST = int(ObjectState.FAILED), int(ObjectState.CANCELLED)
 _APPEAR, _CONCLUDE, _INTRUDE, _TAKE = int(Action.APPEAR), int(Action.CONCLUDE), int(Action.INTRUDE), int(Action.TAKE)
 _WANTED, _SENT = int(Stop.WANTED), int(Stop.SENT)
 _FREE = int(Phase.FREE)
-_SEEN_EVENTS: Final = np.array([Event.SEEN_FIRST, Event.SEEN, Event.SEEN_OTHER], dtype=np.int8)
-_REMOVED_EVENTS: Final = np.array([Event.REMOVED, Event.REMOVED, Event.REMOVED_OTHER], dtype=np.int8)
+_TAKE_0D: Final = np.array(_TAKE, dtype=np.int8)
+_IS_NEWS: Final = np.zeros(len(Action), dtype=np.bool_)
+_IS_NEWS[[_TAKE, _APPEAR, _CONCLUDE]] = True
+"""By Action: what the object shows is taken."""
 _NONE: Final = np.zeros(0, dtype=np.int64)
 _NOTHING: Final = Actions(creates=None, deletes=None)
 
@@ -196,6 +198,8 @@ class Reconciler:
         if len(predecessors):
             self.take_stops(predecessors)  # their addresses are for those that replace them
         self._ready.append(self._unplaced.take_rows(rows, now.monotonic_s))
+        if not taken.missing.size:
+            return
         # The run was seen, so what is missing was lost, unless neither the listing nor the watch has shown it yet.
         is_unlistable = table.are_unlistable(taken.missing)
         self._responses.take_made(taken.missing[is_unlistable], now)  # it was there before the pod that was seen
@@ -232,8 +236,10 @@ class Reconciler:
         An object only claims to be of a run if the run's row names it elsewhere.
         """
         members = Members(observed.handle_column, observed.ordinal_column)
-        slots = self._table.find(members, observed.object_column)
-        foreign = self._table.are_foreign(members, slots, homes_of_observed(observed))
+        slots, homes = self._table.find(members, observed.object_column), homes_of_observed(observed)
+        if not (has_true(slots < 0) or has_true(self._table.home[slots] != homes)):
+            return observed, slots  # only what a row names has a home
+        foreign = self._table.are_foreign(members, slots, homes)
         if has_true(foreign):
             own = true_places(~foreign)
             return observed.part(own), slots[own]
@@ -247,19 +253,23 @@ class Reconciler:
         self._cut_off.note_seen(observed)
         if not len(observed):
             return _NONE
-        members = Members(observed.handle_column, observed.ordinal_column)
-        for place in true_places(slots < 0).tolist():
-            slots[place] = find_or_add(table, members[place : place + 1], observed, place)
-        places = true_places(slots >= 0)
+        unknown = true_places(slots < 0)
+        if unknown.size:
+            members = Members(observed.handle_column, observed.ordinal_column)
+            for place in unknown.tolist():
+                slots[place] = find_or_add(table, members[place : place + 1], observed, place)
+            known = true_places(slots >= 0)
+            observed, slots = observed.part(known), slots[known]
+        if are_distinct(slots):
+            self._apply(slots, observed, now)
+            return slots
+        places = np.arange(slots.size)
         while places.size:
-            if distinct(slots[places]).size == places.size:
-                self._apply(slots[places], places, observed, now)
-                break
             # An object that changed twice is taken twice, in order.
             first = np.sort(np.unique(slots[places], return_index=True)[1])
-            self._apply(slots[places[first]], places[first], observed, now)
+            self._apply(slots[places[first]], observed.part(places[first]), now)
             places = np.delete(places, first)
-        return slots[slots >= 0]
+        return slots
 
     def take_listing(self, observed: Observations, *, started_s: float, now: Instant) -> None:
         """Take all our objects that exist; what was known to exist before the listing and is not in it, is gone.
@@ -297,49 +307,53 @@ class Reconciler:
             slots = slots[is_unlistable]
         retry_later(self._table, self._timers, slots, now.monotonic_s)
 
-    def _apply(self, slots: Int64Array, places: Int64Array, observed: Observations, now: Instant) -> None:
+    def _apply(self, slots: Int64Array, observed: Observations, now: Instant) -> None:
         """Take one change for each of some distinct objects."""
+        if not slots.size:
+            return
         table = self._table
-        is_removed = observed.gone_column[places]
-        uids = np.ascontiguousarray(observed.uid_column[places]).view(np.int64)
-        known = table.uid[slots]
-        # 0 where no uid is known, 1 where it is the known one, 2 where it is another.
-        relation = np.where((known != uids).any(axis=1), 2, 1) * (known != 0).any(axis=1)
-        events = np.where(is_removed, _REMOVED_EVENTS[relation], _SEEN_EVENTS[relation])
+        uids = np.ascontiguousarray(observed.uid_column).view(np.int64)
+        events, is_other = sight_events(table.uid.take(slots, axis=0), uids, observed.gone_column)
         actions = table.transit(slots, events)
-        is_intruder = actions == _INTRUDE
-        if has_true(is_intruder):
-            self._take_intruders(slots[is_intruder], uids[is_intruder], now)
-        is_news = (actions == _TAKE) | (actions == _APPEAR) | (actions == _CONCLUDE)
-        if not is_news.all():
-            slots, places, uids, actions = slots[is_news], places[is_news], uids[is_news], actions[is_news]
-        table.uid[slots] = uids
+        if has_true(actions != _TAKE_0D):
+            is_intruder = actions == _INTRUDE
+            if has_true(is_intruder):
+                self._take_intruders(slots[is_intruder], uids[is_intruder], now)
+            news = true_places(_IS_NEWS.take(actions))
+            if news.size < slots.size:
+                slots, uids, actions, observed = slots[news], uids[news], actions[news], observed.part(news)
+            table.mark_present(slots[actions == _APPEAR], now.monotonic_s)
+        if is_other:
+            table.uid[slots] = uids
         table.seen_s[slots] = now.monotonic_s
-        table.mark_present(slots[actions == _APPEAR], now.monotonic_s)
-        self._take_states(slots, places, gone=actions == _CONCLUDE, observed=observed, now=now)
-        fresh, dues_s = self._waiting.note(slots, places, observed, now.monotonic_s)
+        self._take_states(slots, observed, now)
+        fresh, dues_s = self._waiting.note(slots, observed, now.monotonic_s)
         for due_s in dues_s:
             self._timers.add(fresh, due_s)
         self._ready.append(slots)
 
-    def _take_states(
-        self, slots: Int64Array, places: Int64Array, *, gone: BoolArray, observed: Observations, now: Instant
-    ) -> None:
+    def _take_states(self, slots: Int64Array, observed: Observations, now: Instant) -> None:
         """Take the states that objects show, and decide how those end that are gone."""
-        table, states = self._table, observed.state_column[places]
-        stop = table.stop[slots]
-        # Whoever vanishes while it shall go vanished for that, even if our own call did not get through.
-        stopped = (stop == _SENT) | ((stop > 0) & gone)
-        ends = self._endings.resolve(slots, states, stopped=stopped, gone=gone)
-        is_speechless = (ends == _LOST) | (ends == _CANCELLED) | ((ends == _FAILED) & (states != _FAILED))
-        held = gone & is_speechless & ~IS_RUN_TERMINAL[table.state[slots]]
-        if has_true(held):
-            held &= ~self._settling.is_settled(slots)
-            self._endings.hold(slots[held], ends[held], now)
-        moves = true_places(RUN_MAY_FOLLOW[table.state[slots], ends] & ~held)
-        self._endings.keep_reasons(slots[moves], places[moves], states=ends[moves], observed=observed)
-        table.transit(slots[gone & ~held], Event.CLOSE)
-        self._endings.note(slots[moves], ends[moves], observed.time_us_column[places[moves]], now)
+        table, ends, gone = self._table, observed.state_column, observed.gone_column
+        before, stop = table.state[slots], table.stop[slots]
+        may_move = may_follow(before, ends)
+        if has_true(gone) or has_true(stop):
+            # Whoever vanishes while it shall go vanished for that, even if our own call did not get through.
+            stopped = (stop == _SENT) | ((stop > 0) & gone)
+            ends = self._endings.resolve(slots, ends, stopped=stopped, gone=gone)
+            is_killed = (ends == _FAILED) & (observed.state_column != _FAILED)
+            held = gone & ((ends == _LOST) | (ends == _CANCELLED) | is_killed) & ~IS_RUN_TERMINAL.take(before)
+            if has_true(held):
+                held &= ~self._settling.is_settled(slots)
+                self._endings.hold(slots[held], ends[held], now)
+            may_move = may_follow(before, ends) & ~held
+            gone = gone & ~held
+        moves = true_places(may_move)
+        moved, ends = slots[moves], ends[moves]
+        self._endings.keep_reasons(moved, moves, states=ends, observed=observed)
+        if has_true(gone):
+            table.transit(slots[gone], Event.CLOSE)
+        self._endings.note(moved, ends, observed.time_us_column[moves], now)
 
     def _take_intruders(self, slots: Int64Array, uids: Int64Array, now: Instant) -> None:
         """Take objects of runs that are over (a call came late, a list was old): they shall go."""
@@ -383,8 +397,8 @@ class Reconciler:
 
     def next_wake_s(self) -> float | None:
         """Return when something is to be looked at again by itself, monotonic seconds, or None."""
-        moments = [moment_s for moment_s in (self._timers.next_s(), self._unplaced.next_s()) if moment_s is not None]
-        return min(moments, default=None)
+        timer_s, ask_s = self._timers.next_s(), self._unplaced.next_s()
+        return timer_s if ask_s is None or (timer_s is not None and timer_s <= ask_s) else ask_s
 
     @property
     def stops_when_cut_off(self) -> bool:
@@ -410,19 +424,19 @@ class Reconciler:
         places = self._unplaced.take_due(now_s) if may_act else None
         if not self._ready and self._search.is_empty:
             return _NOTHING if places is None else Actions(creates=None, deletes=None, places=places)
-        slots = distinct(np.concatenate([_NONE, *self._ready]))
+        slots = distinct(np.concatenate(self._ready) if self._ready else _NONE)
         self._ready[:] = [] if may_act else [slots]
         if not may_act:
             return self._stop_overdue(overdue_slots, now_s, silent_s)
         slots = self._order.with_held(slots[table.phase[slots] != _FREE])
         self._waiting.give_up(slots, now_s)
         plan = plan_runs(table, slots, now_s=now_s)
-        deletes = self._carry_out(plan, now)
+        deletes = self._cut(self._carry_out(plan, now))
         creates = self._cut(self._order.take_turns(self._unplaced.without(plan.create)))
-        deletes = self._cut(deletes)
         lookups = self._search.take(MAX_ACTION_COUNT)
-        table.transit(creates, Event.CREATE)
-        table.calls_until_s[creates] = now_s + self._call_bound_s
+        if creates.size:
+            table.transit(creates, Event.CREATE)
+            table.calls_until_s[creates] = now_s + self._call_bound_s
         return Actions(
             creates=build_creates(table, creates) if creates.size else None,
             deletes=self._send_deletes(deletes),
@@ -458,6 +472,8 @@ class Reconciler:
     def _carry_out(self, plan: Plan, now: Instant) -> Int64Array:
         """Do what of a plan needs no call; return what is to be deleted."""
         table, settling = self._table, self._settling
+        if plan is NO_PLAN:
+            return plan.delete
         keep_causes(table, plan)
         if plan.succeed.size:
             states = np.full(plan.succeed.size, _SUCCEEDED, np.int8)
@@ -475,4 +491,5 @@ class Reconciler:
         # As long as it is there, no call can make it again.
         is_certain = settling.is_settled(plan.expire)
         settling.wait_for(plan.expire[~is_certain], now.monotonic_s)
-        return np.concatenate([plan.delete, plan.expire[is_certain]])
+        expired = plan.expire[is_certain]
+        return np.concatenate([plan.delete, expired]) if plan.delete.size else expired

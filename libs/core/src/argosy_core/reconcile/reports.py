@@ -87,7 +87,7 @@ class ReportQueue:
     def _build(self, slots: Int64Array, states: Int8Array, times_us: Int64Array) -> ReportBatch:
         """Return the columns of a batch."""
         table = self._table
-        ended = IS_RUN_TERMINAL[states]
+        ended = IS_RUN_TERMINAL.take(states)
         members = table.members(slots)
         message_column = np.full(slots.size, -1, dtype=np.int32)
         exit_codes, failures = np.zeros(slots.size, dtype=np.int32), np.zeros(slots.size, dtype=np.int8)
@@ -107,7 +107,7 @@ class ReportQueue:
             exit_code_column=exit_codes,
             failure_column=failures,
             message_column=message_column,
-            uid_column=table.uid[slots].view(np.uint8).reshape(-1, 16),
+            uid_column=table.uid.take(slots, axis=0).view(np.uint8).reshape(-1, 16),
             texts=tuple(texts),
         )
 
@@ -121,7 +121,7 @@ class ReportQueue:
             same = table.members(slots).equal(members)
             slots, states = slots[same], states[same]
             table.stored_state[slots] = states
-            ended.append(slots[IS_RUN_TERMINAL[states]])
+            ended.append(slots[IS_RUN_TERMINAL.take(states)])
         return np.concatenate(ended) if ended else np.zeros(0, dtype=np.int64)
 
     def restart(self) -> None:

@@ -28,6 +28,8 @@ def retry_later(table: ObjectTable, timers: Timers, slots: npt.NDArray[np.int64]
 
     Complexity: Python work per object.
     """
+    if not slots.size:
+        return
     waits_s = np.zeros(slots.size)
     for place, slot in enumerate(slots.tolist()):
         record = table.trouble(slot)

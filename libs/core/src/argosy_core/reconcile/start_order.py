@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import true_places
+from argosy_core.arrays import has_true, true_places
 from argosy_core.job.reading.pod_groups import read_sheet
 from argosy_core.job.states import ObjectState
 from argosy_core.job.tables.members import (
@@ -41,6 +41,8 @@ Int64Array = npt.NDArray[np.int64]
 _READY: Final = (int(ObjectState.RUNNING), int(ObjectState.SUCCEEDED))
 _POD: Final = 0
 _NOWHERE: Final = (int(Phase.ABSENT), int(Phase.GONE))
+_LAST_FIRST: Final = np.array(ordinal_of(MAX_ATTEMPT, MAX_PLACE_COUNT - 1))
+"""Highest ordinal of a member that replaces none."""
 
 
 class StartOrder:
@@ -71,13 +73,10 @@ class StartOrder:
     def predecessors(self, members: Members) -> Members:
         """Return who of the same runs was in the places of members before them, and has objects here still."""
         found: list[tuple[int, int]] = []
-        for place in true_places(members.ordinal > ordinal_of(MAX_ATTEMPT, MAX_PLACE_COUNT - 1)).tolist():
+        for place in true_places(members.ordinal > _LAST_FIRST).tolist():
             handle, ordinal = int(members.handle[place]), int(members.ordinal[place])
             found += [key for key in _before(handle, ordinal) if self._table.slots_of(key)]
-        return Members(
-            np.array([handle for handle, _ in found], dtype=np.int64),
-            np.array([ordinal for _, ordinal in found], dtype=np.int64),
-        )
+        return Members.from_pairs(found)
 
     def take_turns(self, slots: Int64Array) -> Int64Array:
         """Return those of the objects to be made whose turn has come, in order; the others are held back."""
@@ -86,9 +85,9 @@ class StartOrder:
     def _take_names(self, slots: Int64Array) -> Int64Array:
         """Return objects to be made without the services whose names others of their places have still."""
         table = self._table
-        replacing = true_places(
-            (table.ordinal[slots] > ordinal_of(MAX_ATTEMPT, MAX_PLACE_COUNT - 1)) & (table.kind[slots] != _POD)
-        )
+        replacing = true_places((table.ordinal[slots] > _LAST_FIRST) & (table.kind[slots] != _POD))
+        if not replacing.size:
+            return slots
         is_free = np.ones(slots.size, dtype=np.bool_)
         for place in replacing.tolist():
             slot = int(slots[place])
@@ -106,7 +105,10 @@ class StartOrder:
     def _take_pod_turns(self, slots: Int64Array) -> Int64Array:
         """Return those of the objects to be made whose start order allows it; the others are held back."""
         table = self._table
-        places = true_places(table.is_bag[slots] & (table.kind[slots] == _POD))
+        is_bag = table.is_bag[slots]
+        if not has_true(is_bag):
+            return slots
+        places = true_places(is_bag & (table.kind[slots] == _POD))
         if not places.size:
             return slots
         is_turn = np.ones(slots.size, dtype=np.bool_)

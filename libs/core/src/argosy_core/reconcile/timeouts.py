@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import true_places
+from argosy_core.arrays import has_true, true_places
 from argosy_core.job.states import FailureKind, ObjectState
 from argosy_core.reconcile.columns import Observations
 from argosy_core.reconcile.machine import Phase
@@ -33,6 +33,7 @@ _FAILED: Final = int(ObjectState.FAILED)
 _PRESENT: Final = int(Phase.PRESENT)
 _INFRASTRUCTURE: Final = int(FailureKind.INFRASTRUCTURE)
 _WANTED: Final = int(Stop.WANTED)
+_NONE: Final = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +62,7 @@ class Waiting:
         self._timeouts = timeouts
         self._next_sweep_s = 0.0
 
-    def note(
-        self, slots: Int64Array, places: Int64Array, observed: Observations, now_s: float
-    ) -> tuple[Int64Array, list[float]]:
+    def note(self, slots: Int64Array, observed: Observations, now_s: float) -> tuple[Int64Array, list[float]]:
         """Note which pods wait for what cannot be had, and why; return (those that newly do, when to look at them).
 
         Of images and broken containers the first reason is the telling one, for a back-off follows; of all else, as
@@ -71,12 +70,13 @@ class Waiting:
 
         Args:
             slots: Objects that were observed, each once.
-            places: Where in `observed` each stands.
-            observed: What was seen.
+            observed: What was seen of each.
             now_s: Monotonic seconds.
         """
         table = self._table
-        failures = observed.failure_column[places]
+        if not table.troubles and not has_true(observed.failure_column):
+            return _NONE, []
+        failures = observed.failure_column
         is_stuck = (failures > 0) & (table.state[slots] == _CREATED)
         for _, _, record in table.troubled(slots[~is_stuck]):
             record.stuck_since_s = 0.0
@@ -84,7 +84,7 @@ class Waiting:
         for place in true_places(is_stuck).tolist():
             slot = int(slots[place])
             record = table.trouble(slot)
-            text = int(observed.message_column[places[place]])
+            text = int(observed.message_column[place])
             told = observed.texts[text] if text >= 0 else None
             if not record.stuck_since_s:
                 record.stuck_since_s = now_s
@@ -109,7 +109,10 @@ class Waiting:
     def give_up(self, slots: Int64Array, now_s: float) -> None:
         """Let those of some pods go that have waited for too long."""
         table, timeouts = self._table, self._timeouts
-        may_wait = (table.state[slots] == _CREATED) & (table.phase[slots] == _PRESENT) & (table.stop[slots] == 0)
+        slots = slots[table.state[slots] == _CREATED]
+        if not slots.size:
+            return
+        may_wait = (table.phase[slots] == _PRESENT) & (table.stop[slots] == 0)
         slots = slots[may_wait & (table.kind[slots] == 0)]
         if not slots.size:
             return

@@ -7,6 +7,8 @@ import heapq
 import numpy as np
 import numpy.typing as npt
 
+from argosy_core.arrays import has_true
+
 __all__ = ["Timers"]
 
 Int64Array = npt.NDArray[np.int64]
@@ -28,6 +30,11 @@ class Timers:
 
     def add_each(self, slots: Int64Array, dues_s: npt.NDArray[np.float64]) -> None:
         """Look at each of some objects again at its own moment; one entry per distinct moment."""
+        if not dues_s.size:
+            return
+        if not has_true(dues_s != dues_s[0]):  # as nearly always
+            self.add(slots, float(dues_s[0]))
+            return
         for due_s in np.unique(dues_s).tolist():
             self.add(slots[dues_s == due_s], due_s)
 

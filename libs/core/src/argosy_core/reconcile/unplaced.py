@@ -116,7 +116,7 @@ class Unplaced:
 
     def next_s(self) -> float | None:
         """Return when a sampler is to be asked next, monotonic seconds; None if never."""
-        return min((asked.next_s for asked in self._asked.values()), default=None)
+        return min(asked.next_s for asked in self._asked.values()) if self._asked else None
 
     def take_due(self, now_s: float) -> Members | None:
         """Return the members to ask for now, None if there are none; those that are stopped or over are forgotten."""
