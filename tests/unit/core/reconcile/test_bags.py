@@ -33,6 +33,13 @@ def test_bag_is_made_with_its_pods_last(world: World) -> None:
     assert world.report() == [(7, 0, "RUNNING"), (7, 1, "RUNNING"), (7, 2, "CREATED"), (7, 3, "CREATED")]
 
 
+def test_message_of_no_rows_changes_nothing_beside_a_bag(world: World) -> None:
+    """A leader need not have anything to tell."""
+    world.give([7], *BAG)
+    world.give([], *BAG)
+    assert created(world) == [0, 1]
+
+
 def test_bag_waits_while_an_object_before_is_not_there(world: World) -> None:
     """No pod is made while the cluster has not answered for the objects it needs."""
     world.give([7], "Service", "Pod")

@@ -72,7 +72,7 @@ def add_rows(table: ObjectTable, rows: RunRows) -> TakenRows:
         is_first[members.waves()[0]] = True
     is_known = table.index.lookup(*members.columns) >= 0
     if table.bags:
-        is_known |= [key in table.bags for key in members.pairs()]
+        is_known |= np.array([key in table.bags for key in members.pairs()], dtype=np.bool_)
     is_fresh = is_first & ~is_known
     slots, places = _add_fresh(table, members, rows.spec_column, fresh=true_places(is_fresh), kinds=kinds)
     missing = slots[rows.seen_column[places]].tolist()
