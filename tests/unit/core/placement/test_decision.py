@@ -211,6 +211,35 @@ def test_run_without_a_fitting_candidate_gets_none() -> None:
     assert run(pool, 0, 1, 2) == [[], [(0, 1)], []]
 
 
+def test_pool_is_full_once_no_class_fits_what_is_left_anywhere() -> None:
+    """Whatever a class of the round still fits is not full, nor is what was not decided upon."""
+    reply = answer({1: 4, 2: 3}, [(1, 90), (2, 10)], [(1, 90), (2, 10)])
+    pool = pool_of([3, 2], (0, [0, 1], reply), profile=PACK)
+    assert not pool.is_full
+    run(pool, 1, 0)
+    assert not pool.is_full  # two cores are left at the first
+    run(pool, 1)
+    assert pool.is_full
+
+
+@pytest.mark.parametrize("run_count", [1, 9])
+def test_full_pool_leaves_no_further_candidates_and_the_same_chance(run_count: int) -> None:
+    """Where nothing is left nobody looks for more, and what is drawn afterwards is what it was if one had looked."""
+    ends: list[float] = []
+    for is_full in (True, False):
+        nodes = dict.fromkeys(range(20 if run_count == 1 else run_count), 1)
+        pool, rng = pool_of([1], (0, [0], answer(nodes, [(node, 50) for node in nodes]))), np.random.default_rng(1)
+        decider = Decider(pool, 3, rng)
+        assert all(decider.place(0) for _ in nodes)
+        assert pool.is_full
+        decider._lacking[run_count:] = []
+        if not is_full:
+            pool._open_count = 1
+        assert {len(entries) for entries in chosen(decider.decision())} == {1}
+        ends.append(rng.random())
+    assert ends[0] == ends[1]
+
+
 def test_spread_gives_identical_runs_to_different_nodes() -> None:
     """A node's score shrinks with what it was given, so equal nodes take turns."""
     nodes = dict.fromkeys(range(4), 8)

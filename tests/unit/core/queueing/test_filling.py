@@ -195,6 +195,23 @@ def test_job_without_a_place_raises_nothing_for_its_queue() -> None:
     assert tried == [4, 5, 6, 0, 2, 3]
 
 
+@pytest.mark.parametrize(("room", "expected"), [(2, [5, 6, 7]), (4, [5, 6, 7, 0, 2, 3])])
+def test_walk_tries_no_job_once_none_can_find_a_place(room: int, expected: list[int]) -> None:
+    """Be it the first no that says so or a later one: the jobs behind it, of other classes too, are left alone."""
+    queues = _queues([(1, 1, 0, [8, 8, 1, 1, 1]), (2, 1, 0, [1, 1, 1])], classes=[1, 1, 0, 0, 2, 0, 0, 0])
+    jobs, tried, placed = fill(queues, _NO_LIMIT), list[int](), list[int]()
+
+    def place(job: int, class_index: int) -> bool:
+        tried.append(int(jobs.slots[job]))
+        if class_index == 1 or len(placed) == room:
+            return False
+        placed.append(job)
+        return True
+
+    assert walk(queues, jobs, place, is_over=lambda: len(placed) == room).tolist() == placed
+    assert tried == expected
+
+
 @pytest.mark.parametrize("flow", [0.0, 1.0])
 def test_ties_are_won_by_other_queues_in_each_turn(flow: float) -> None:
     """Of twenty equal queues eight may run one job at a time: over a hundred rounds each has about its forty."""

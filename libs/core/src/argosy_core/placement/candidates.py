@@ -158,6 +158,7 @@ class CandidatePool:
         """By entry: share of what was free that was given away in this round, mean over the resources asked for."""
         self.stamp: list[int] = []
         """By entry: how often something was given away; `_FULL` once no class fits any more."""
+        self._open_count = 0
         self.least = _pairs(requests.min(axis=0).tolist()) if len(requests) else []
         """What every class asks for, at least."""
         self.keys: list[int] = []
@@ -186,6 +187,16 @@ class CandidatePool:
             raise InvalidRequest("the sampler's answer does not fit what it was asked")
         if len(reply.candidate):
             self._answers.append((cluster, class_ids, reply))
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether what was given away left no entry that any class fits; False before the first was given."""
+        return self._queues is not None and not self._open_count
+
+    def note_full(self, entry: int) -> None:
+        """Take note that no class fits an entry any more."""
+        self.stamp[entry] = _FULL
+        self._open_count -= 1
 
     def queue(self, class_id: int, rng: np.random.Generator) -> CandidateQueue | None:
         """Return the candidates of a class; None if it has none."""
@@ -246,6 +257,7 @@ class CandidatePool:
         self.sampled = self.room.free.copy()
         self.load = [0.0] * len(free)
         self.stamp = [0] * len(free)
+        self._open_count = len(free)
         cluster_free = np.zeros((1 + max((number for number, _, _ in self._answers), default=0), width), np.int64)
         for number, _, reply in self._answers:
             cluster_free[number] = reply.total_free
@@ -436,6 +448,6 @@ def _give(pool: CandidatePool, entry: int, queue: CandidateQueue) -> None:
     pool.load[entry] = min(1.0, load)
     for column, amount in pool.least:
         if free[base + column] < amount:
-            pool.stamp[entry] = _FULL
+            pool.note_full(entry)
             return
     pool.stamp[entry] += 1

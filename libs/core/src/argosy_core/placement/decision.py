@@ -220,6 +220,9 @@ class _Spares:
 
         Those of its first one's cluster come before others.
         """
+        if self._looks.pool.is_full:
+            self._pass(count - 1)
+            return
         first, places = chosen[0], list[int]()
         own = self._looks.cluster[first]
         if self._draws:
@@ -237,6 +240,16 @@ class _Spares:
         places.sort()
         entries = self._looks.pool.entries
         chosen[1:] = [entries[place] for place in places]
+
+    def _pass(self, count: int) -> None:
+        """Draw as if there were candidates to give where none is left: chance does not depend on what is looked for."""
+        if self._shared is None:
+            looks, size = self._looks, self._queue.end - self._queue.begin
+            if self._draws:
+                del looks.draw(_TRIES * count)[-_TRIES * count :]
+            looks.rng.permutation(size)
+            looks.rng.permutation(size)
+            self._shared = []
 
     def _draw(self, first: int, own: int, places: list[int], count: int) -> None:
         """Give a run candidates of its first one's cluster that draws find."""

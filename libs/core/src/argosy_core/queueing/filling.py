@@ -332,7 +332,12 @@ def fill(queues: FillingQueues, limits: FillingLimits) -> Filled:
 
 
 def walk(
-    queues: FillingQueues, jobs: Filled, place: Callable[[int, int], bool], first: Int64s = _NO_JOBS
+    queues: FillingQueues,
+    jobs: Filled,
+    place: Callable[[int, int], bool],
+    first: Int64s = _NO_JOBS,
+    *,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> npt.NDArray[np.intp]:
     """Try jobs one by one in the order of the rule; return those that found a place, in the order of their turns.
 
@@ -342,6 +347,7 @@ def walk(
         place: (position in `jobs`, class index) -> whether the job found a place, which is then taken. After a no, no
             job of that class is tried any more.
         first: Positions of jobs whose turn is before all others', whatever the rule says, until one finds no place.
+        is_over: Asked after each no: whether no job will find a place any more, so that none need be tried.
 
     Complexity: O(n log n) in NumPy until a first job finds no place; then O(log q) in Python per job, and the queues
     whose head was of the class per class that is exhausted.
@@ -358,10 +364,12 @@ def walk(
     for count, (job, class_index) in enumerate(zip(turns.tolist(), classes, strict=True)):
         if not place(job, class_index):
             placed = turns[:count]
+            if is_over():
+                return placed
             rest = turns[count + 1 :]
             rest = rest[jobs.classes[rest] != class_index]
             usage = _with_placed(queues, jobs.take(placed))
-            further = _Turns(queues, ranks, jobs, rest, usage=usage).run(place)
+            further = _Turns(queues, ranks, jobs, rest, usage=usage).run(place, is_over)
             return np.concatenate([placed, np.array(further, dtype=np.intp)])
     return turns
 
@@ -434,7 +442,7 @@ class _Turns:
         self._heaps: dict[int, list[tuple[bool, float, int, int, int]]] = {}
         """Parent -> (weight 0, key, rank, entity, stamp) of those below it."""
 
-    def run(self, place: Callable[[int, int], bool]) -> list[int]:
+    def run(self, place: Callable[[int, int], bool], is_over: Callable[[], bool]) -> list[int]:
         """Return the jobs that found a place, in the order of their turns."""
         for queue in self._next:
             self._line_up(queue)
@@ -451,6 +459,8 @@ class _Turns:
                 self._led_by[class_index].discard(queue)
                 self._next[queue] = at + 1
                 self._line_up(queue)
+            elif is_over():
+                break
             else:
                 self._exhausted.add(class_index)
                 for other in self._led_by.pop(class_index):

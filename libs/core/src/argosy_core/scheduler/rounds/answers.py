@@ -5,7 +5,7 @@ Source: design section 5, "Round"; 003 "Scheduler architecture".
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -52,11 +52,13 @@ class Answers:
         """Take note that a sampler's news came in the middle of the round: it outlasts the answer to its request."""
         self._woken.update((index, cluster) for index in classes.tolist())
 
-    def exhaust(self, class_index: int, *, is_held_back: bool = False) -> None:
-        """Take note that a job of a class found no place any more, perhaps because it was kept from promised nodes."""
-        self._exhausted.add(class_index)
-        if is_held_back:
-            self._held_back.add(class_index)
+    def exhaust(self, classes: Iterable[int]) -> None:
+        """Take note that jobs of classes found no place any more."""
+        self._exhausted.update(classes)
+
+    def hold_back(self, class_index: int) -> None:
+        """Take note that a job of a class found none, perhaps because it was kept from promised nodes."""
+        self._held_back.add(class_index)
 
     def could_hold(self) -> list[CouldHold]:
         """Return what was said of nodes that could hold classes if nothing else ran there, in sessions that last."""

@@ -224,10 +224,10 @@ class Round:
         def place(job: int, class_index: int, barred: frozenset[int] = _NOTHING) -> bool:
             class_id = class_ids[class_index]
             last = last_choices.get((job_sets[job], class_id), _NOTHING) if last_choices else _NOTHING
-            if decider.place(class_id, last, barred):
-                return True
-            self._answers.exhaust(class_index, is_held_back=bool(barred))
-            return False
+            is_placed = decider.place(class_id, last, barred)
+            if barred and not is_placed:
+                self._answers.hold_back(class_index)
+            return is_placed
 
         def place_beside(job: int, kind: int) -> bool:
             assert passing is not None
@@ -240,9 +240,13 @@ class Round:
         # Gangs before them would take the room that is counted, be kept from the nodes, and so keep out the owner, too.
         owners = true_places(np.isin(live.handle[jobs.slots], [*state.promises.gathered]))
         if passing is None:
-            placed = walk(turns, jobs, place, owners)
+            placed = walk(turns, jobs, place, owners, is_over=lambda: self._pool.is_full)
         else:
+            # Which of them are kept from promised nodes is seen as each is tried, so all are.
             placed = walk(turns, passing.jobs, place_beside, owners)
+        has_none = np.ones(jobs.slots.size, dtype=np.bool_)
+        has_none[placed] = False
+        self._answers.exhaust(jobs.classes[has_none].tolist())
         promised = {state.promises.gathered[handle].cluster for handle in kept}
         self._answers.note_waits(self._pool.faults, promised | (passing.clusters if passing is not None else set()))
         self._stages = CommitStages(state, jobs.slots[placed], decider.decision())
