@@ -44,8 +44,10 @@ _UNANSWERED: Final = "its cluster did not answer"
 
 def give_up_waiting(state: PoolState, now_s: float) -> None:
     """Preempt runs that have waited too long for a member; their jobs wait for a whole new run."""
-    handles = np.array(state.vacancies.take_overdue(now_s), dtype=np.int64)
-    slots = state.live.slots(handles)
+    overdue = state.vacancies.take_overdue(now_s)
+    if not overdue:
+        return
+    slots = state.live.slots(np.array(overdue, dtype=np.int64))
     preempt(state, slots[slots >= 0], f"a lost member found no room for {HELD_MOST_S:.0f} s")
 
 
@@ -195,6 +197,8 @@ class Additions:
     def finish(self) -> tuple[AddedMembers | None, tuple[ClusterRuns, ...]]:
         """Return the members that are added, None for none, and placements to release."""
         self.close()
+        if not self._placed:
+            return None, tuple(self._releases)
         state, live = self._state, self._state.live
         members = Members.concatenate([Members.of([], []), *self._placed])
         slots = live.slots(members.handle)

@@ -90,11 +90,12 @@ class CommitStages:
         self._clusters = state.clusters
         self._session = state.clusters.session.copy()
         self._is_gang = state.classes.are_gangs(live.class_index[slots])
+        self._has_gangs = has_true(self._is_gang)
         self._sizes = np.ones(slots.size, dtype=np.int64)
-        for row in true_places(self._is_gang).tolist():
+        for row in true_places(self._is_gang).tolist() if self._has_gangs else ():
             self._sizes[row] = state.classes.gangs[int(live.class_index[slots[row]])].least_count
-        self._avoided = promised_nodes(state) if has_true(self._is_gang) else {}
-        self._gathered = _gathered_nodes(state) if has_true(self._is_gang) else {}
+        self._avoided = promised_nodes(state) if self._has_gangs else {}
+        self._gathered = _gathered_nodes(state) if self._has_gangs else {}
 
     @property
     def decided_count(self) -> int:
@@ -116,6 +117,8 @@ class CommitStages:
 
     def _lines(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Int16s]:
         """Return the place of the run and the number of each member of runs."""
+        if not self._has_gangs:
+            return np.arange(rows.size), np.zeros(rows.size, dtype=np.int16)
         sizes = self._sizes[rows]
         line = np.repeat(np.arange(rows.size), sizes)
         return line, (np.arange(line.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)).astype(np.int16)
@@ -158,7 +161,7 @@ class CommitStages:
         places = np.arange(offset[-1]) + np.repeat(self._cursor[rows] - offset[:-1], counts)
         candidate = self._decision.node[places]
         line, of_gang = self._lines(rows)[0], _NO_FLAGS
-        if has_true(self._is_gang[rows]):
+        if self._has_gangs and has_true(self._is_gang[rows]):
             offset, candidate = self._with_gangs(cluster, rows, np.split(candidate, offset[1:-1]))
             of_gang = self._is_gang[rows][line]
         return CommitRequest(
@@ -216,8 +219,21 @@ class CommitStages:
                 lost=rows,
                 conflict_count=0,
             )
+        placed = reply.outcome == COMMIT_PLACED
+        if placed.size == rows.size and placed.all():
+            self.status[rows], self._placed_cluster[rows] = _PLACED, cluster
+            first, number = self._lines(rows)
+            return Placed(
+                cluster=cluster,
+                rows=rows,
+                first=first,
+                number=number,
+                sampler_node=reply.node,
+                lost=nothing,
+                conflict_count=0,
+            )
         first = np.cumsum(sizes) - sizes
-        outcome, placed = reply.outcome[first], reply.outcome == COMMIT_PLACED
+        outcome = reply.outcome[first]
         in_part = np.zeros(rows.size, dtype=np.bool_)
         if placed.size > rows.size:
             in_part = np.logical_or.reduceat(placed, first) & ~np.logical_and.reduceat(placed, first)

@@ -5,7 +5,7 @@ Source: design section 5, "Round".
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.runs.preempting import are_preempted
 
 __all__ = ["decide_stops", "lease_columns", "round_state", "time_out_runs"]
+
+_NOBODY: Final = np.zeros(0, dtype=np.int32)
 
 
 def lease_columns(state: PoolState, slots: Int32s) -> dict[str, Any]:
@@ -92,9 +94,11 @@ def round_state(state: PoolState) -> RoundStateColumns:
     has_flow = (queues.flow > 0) | (branches.flow > 0) if branches else queues.flow > 0
     has_lifetimes = state.room.has_lifetimes
     rows = true_places(has_flow & (queues.queue_id > 0))
-    attempted = live.slots(np.fromiter(state.attempted, dtype=np.int64, count=len(state.attempted)))
-    attempted = attempted[attempted >= 0]
-    attempted = attempted[state.stage_is_queued(attempted)]
+    attempted = _NOBODY
+    if state.attempted:
+        attempted = live.slots(np.fromiter(state.attempted, dtype=np.int64, count=len(state.attempted)))
+        attempted = attempted[attempted >= 0]
+        attempted = attempted[state.stage_is_queued(attempted)]
     return RoundStateColumns(
         queue=queues.queue_id[rows],
         flow=queues.flow[rows],

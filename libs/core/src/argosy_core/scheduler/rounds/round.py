@@ -242,7 +242,6 @@ class Round:
         if passing is None:
             placed = walk(turns, jobs, place, owners, is_over=lambda: self._pool.is_full)
         else:
-            # Which of them are kept from promised nodes is seen as each is tried, so all are.
             placed = walk(turns, passing.jobs, place_beside, owners)
         has_none = np.ones(jobs.slots.size, dtype=np.bool_)
         has_none[placed] = False
@@ -302,11 +301,13 @@ class Round:
         rows, slots, first = placed.rows, stages.slots[placed.rows], placed.first
         nodes = state.clusters.nodes[index].translate(placed.sampler_node)
         there = self._is_there(slots, stages.handle[rows])
-        is_known, sizes = nodes >= 0, np.diff(np.append(first, nodes.size))
-        there &= is_known if nodes.size == rows.size else np.logical_and.reduceat(is_known, first)
+        is_known, sizes = nodes >= 0, None
+        if nodes.size > rows.size:
+            is_known, sizes = np.logical_and.reduceat(is_known, first), np.diff(np.append(first, nodes.size))
+        there &= is_known
         self._release(index, np.concatenate([rows[~there], placed.lost]))
-        kept = np.repeat(there, sizes)
-        member_slots = np.repeat(slots, sizes)[kept]
+        kept = there if sizes is None else np.repeat(there, sizes)
+        member_slots = (slots if sizes is None else np.repeat(slots, sizes))[kept]
         rows, slots, node = rows[there], slots[there], nodes[first[there]]
         state.count_queued(slots, -1)
         live.flags[slots] = (live.flags[slots] & np.uint8(0xFF ^ PENDING)) | np.uint8(IN_FLIGHT)
@@ -441,7 +442,7 @@ class Round:
         assert stages is not None
         held = (live.handle[slots] == stages.handle[rows]) & ((live.flags[slots] & IN_FLIGHT) != 0)
         clusters = stages.placed_cluster(rows)
-        for index in np.unique(clusters[~held]).tolist():
+        for index in () if held.all() else np.unique(clusters[~held]).tolist():
             self._release(index, rows[~held & (clusters == index)])
         return rows[held], slots[held]
 
@@ -457,12 +458,13 @@ class Round:
         """Count failed attempts; return the jobs that have failed for good, and why."""
         state, stages = self._state, self._stages
         none = np.zeros(0, dtype=np.int64)
-        if stages is None:
+        refused, conflicted = (stages.refused(), stages.conflicted()) if stages is not None else (none, none)
+        if not (refused.size or conflicted.size):
             return none, ()
         live, limit = state.live, state.settings.max_failed_attempts
-        slots = self._still_there(stages.refused())
+        slots = self._still_there(refused)
         state.back_off_until(slots, now_s + back_off_s(state, np.ones(slots.size, dtype=np.int64)))
-        slots = self._still_there(stages.conflicted())
+        slots = self._still_there(conflicted)
         live.failed_attempts[slots] += 1
         state.attempted.update(dict.fromkeys(live.handle[slots].tolist()))
         counts = live.failed_attempts[slots].astype(np.int64)
