@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from argosy_core.errors import InvariantViolation, StateConflict
+from argosy_core.job.reading.classes import SchedulingClass
 from argosy_core.job.states import JobState
 from argosy_core.job.tables.members import Members
 from argosy_core.job.tables.rows import HeldAmounts, JobUpdates
@@ -130,6 +131,18 @@ def test_fingerprint_sees_every_column() -> None:
         fingerprint.note(time_us, who, what, values)
         hashes.add(fingerprint.hexdigest())
     assert len(hashes) == len(changes)
+
+
+def test_fingerprint_says_what_stands_in_a_column_and_not_where_it_is_in_memory() -> None:
+    """Columns of definitions hold objects, which are elsewhere in each process."""
+    hashes = []
+    for amounts in ((1, 2), (1, 2), (1, 3)):
+        fingerprint = Fingerprint()
+        column = np.empty(2, dtype=np.object_)
+        column[:] = [SchedulingClass(requests=(("cpu", amount * 1000),)) for amount in amounts]
+        fingerprint.note(1, "leader", "call", (column,))
+        hashes.append(fingerprint.hexdigest())
+    assert hashes[0] == hashes[1] != hashes[2]
 
 
 def make_ends(handle: int, state: JobState) -> JobUpdates:

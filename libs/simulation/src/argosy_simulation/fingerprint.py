@@ -60,7 +60,10 @@ class Fingerprint:
         for value in values:
             kind = type(value)
             if kind is np.ndarray:  # most of what is sent
-                parts.append(value.tobytes())
+                if value.dtype.char == "O":  # its bytes say where its elements are in memory
+                    self._write_nested(value.tolist(), parts)
+                else:
+                    parts.append(value.tobytes())
                 continue
             writer = writers.get(kind)
             if writer is None:
