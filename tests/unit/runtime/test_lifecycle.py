@@ -90,6 +90,47 @@ async def test_lifecycle_cuts_drain_short_at_deadline_and_at_second_request() ->
         assert closed.is_set()
 
 
+async def test_lifecycle_gives_up_a_start_that_is_asked_to_stop() -> None:
+    """A start that waits for what does not come ends where it waits; what it opened is drained and closed."""
+    steps: list[str] = []
+    life = Lifecycle("probe", drain_s=60.0)
+
+    async def note(step: str) -> None:
+        steps.append(step)
+
+    async def start(of: Lifecycle) -> None:
+        of.on_stop_intake(lambda: note("intake"))
+        of.on_drain(lambda: note("drain"))
+        of.on_close(lambda: note("close"))
+        of.spawn(asyncio.Event().wait(), name="work")  # type: ignore[arg-type]
+        asyncio.get_running_loop().call_soon(of.request_stop)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            steps.append("given up")
+
+    async with asyncio.timeout(50):
+        await life.run(start)
+    assert steps == ["given up", "intake", "drain", "close"]
+
+
+async def test_lifecycle_gives_up_a_start_when_a_task_fails() -> None:
+    """What the start spawned may fail before it is done: that ends it, with the task's error alone."""
+    life = Lifecycle("probe")
+
+    async def fail() -> None:
+        raise ValueError("odd")
+
+    async def start(of: Lifecycle) -> None:
+        of.spawn(fail(), name="fail")
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(50):
+        with pytest.raises(ExceptionGroup) as caught:
+            await life.run(start)
+    assert [str(error) for error in caught.value.exceptions] == ["odd"]
+
+
 def test_run_service_exits_2_when_it_cannot_start_as_configured() -> None:
     """An error of ours at the start is a message and exit code 2; a fault of ours is 1."""
     set_up_logs("probe", stream=io.StringIO())

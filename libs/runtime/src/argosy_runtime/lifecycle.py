@@ -3,9 +3,10 @@
 ::
 
     starting -> serving -> draining -> stopped
-                   |           ^
-                   +- SIGTERM, SIGINT, or a task that failed
+       |           |           ^
+       +-----------+- SIGTERM, SIGINT, or a task that failed
 
+A start that is asked to stop is given up where it waits, for a database that does not answer or a cluster that is away.
 Draining: health says NOT_SERVING and intake stops, then what was accepted is finished up to a deadline, then tasks are
 cancelled and things are closed in reverse order of their opening. A second signal skips to the cancelling.
 
@@ -92,7 +93,7 @@ class Lifecycle:
         self.stopping.set()
 
     async def run(self, start: Callable[[Lifecycle], Awaitable[None]]) -> None:
-        """Start the service, serve until asked to stop, drain, close.
+        """Start the service, serve until asked to stop, drain, close; a request to stop does not wait for the start.
 
         Args:
             start: Opens ports, spawns tasks, registers callbacks; returns once the service serves.
@@ -103,13 +104,15 @@ class Lifecycle:
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                await start(self)
-                # What is alive now stays; leaving it out of collections keeps their pauses short.
-                gc.collect()
-                gc.freeze()
-                gc.set_threshold(*_GC_THRESHOLDS)
-                self._log.info("serving", component=self.name)
-                await self.stopping.wait()
+                if await self._is_started(start):
+                    # What is alive now stays; leaving it out of collections keeps their pauses short.
+                    gc.collect()
+                    gc.freeze()
+                    gc.set_threshold(*_GC_THRESHOLDS)
+                    self._log.info("serving", component=self.name)
+                    await self.stopping.wait()
+                else:
+                    self._log.warning("asked to stop while starting", component=self.name)
                 await self._drain_all()
                 for task in tuple(self._tasks):
                     task.cancel()
@@ -118,6 +121,23 @@ class Lifecycle:
             self._group = None
             await self._close_all()
             self._log.info("stopped", component=self.name)
+
+    async def _is_started(self, start: Callable[[Lifecycle], Awaitable[None]]) -> bool:
+        """Start; return False if a request to stop came first and the start was given up."""
+        starting = asyncio.ensure_future(_awaited(start(self)))
+        asked = asyncio.ensure_future(self.stopping.wait())
+        try:
+            await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                return True
+        finally:
+            asked.cancel()
+            starting.cancel()
+        await asyncio.wait({starting}, timeout=_STOP_DEADLINE_S)
+        if starting.done() and not starting.cancelled() and (error := starting.exception()) is not None:
+            self._log.warning("the start failed while it was given up", component=self.name, exc_info=error)
+        return False
 
     async def _drain_all(self) -> None:
         self._log.info("draining", component=self.name, deadline_s=self._drain_s)
@@ -146,6 +166,11 @@ class Lifecycle:
                 await callback()
         except Exception as error:  # noqa: BLE001 - logged; the process is going away
             self._log.error("a step of stopping failed", component=self.name, step=step, exc_info=error)
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    """Be a coroutine that awaits whatever a start returned."""
+    await work
 
 
 def run_service(name: str, start: Callable[[Lifecycle], Awaitable[None]], *, drain_s: float = 10.0) -> int:
