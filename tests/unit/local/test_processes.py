@@ -29,6 +29,11 @@ STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 )
 
+HEADLESS = (
+    "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(600,)).start(); "
+    "print('up', flush=True); ctypes.CDLL(None).pthread_exit(None)"
+)
+
 
 def start(program: str, log: Path) -> ProcessId:
     """Start a Python program and wait until it says that it is up."""
@@ -58,6 +63,19 @@ def test_process_of_another_start_time_is_another_process(tmp_path: Path) -> Non
     assert not is_alive(reused)
     assert is_alive(process)
     end_process(process)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what a process does is read from /proc")
+def test_process_runs_until_its_last_thread_has_ended(tmp_path: Path) -> None:
+    """One whose first thread has ended still has its ports, so a program that takes its place must wait."""
+    process = start(HEADLESS, tmp_path / "log")
+    stat = Path(f"/proc/{process.pid}/stat")
+    await_true(lambda: stat.read_text().rpartition(") ")[2][0] == "Z", "the first thread to end", timeout_s=20)
+
+    assert is_alive(process)
+
+    end_process(process, grace_s=0.2)
+    assert not is_alive(process)
 
 
 def test_usage_counts_children(tmp_path: Path) -> None:

@@ -82,15 +82,20 @@ def identify(pid: int) -> ProcessId:
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Return whether a process runs; one that has ended and was not waited for does not."""
+    """Return whether a process runs; one that has ended and was not waited for does not.
+
+    A process whose first thread has ended runs for as long as another does: until then its ports are taken and its
+    files open, as they are for some milliseconds after it was killed.
+    """
+    fields = _stat(process.pid)
     child = _children.get(process.pid)
     if child is not None and (code := child.poll()) is not None:
         _exit_codes[process.pid] = code
         del _children[process.pid]
         return False
-    fields = _stat(process.pid)
     if fields:
-        return fields[0] != "Z" and (process.start_ticks in {0, int(fields[19])})
+        has_ended = fields[0] == "Z" and int(fields[17]) <= 1
+        return not has_ended and process.start_ticks in {0, int(fields[19])}
     if Path("/proc/self/stat").exists():
         return False
     with suppress(OSError):
