@@ -25,7 +25,7 @@ from argosy_core.permits import (
     Refusals,
     Reply,
 )
-from argosy_testkit.permit_parties import CAPACITY, Amounts, Grip, WorldAgent, WorldCluster, WorldPod, join, meet
+from argosy_testkit.permit_parties import CAPACITY, AgentPermit, Amounts, WorldAgent, WorldCluster, WorldPod, join, meet
 
 __all__ = ["PATCH_S", "Agents"]
 
@@ -93,12 +93,12 @@ class Agents:
             return
         ceilings, held = [], []
         for pod in pods:
-            grip = agent.grips.get(pod.handle)
-            has_lease = grip is not None and grip.lease_until_s > self._cluster.now_s
-            if grip is None or not has_lease:
-                grip = agent.grips[pod.handle] = Grip(pod.most, 0 if grip is None else grip.number)
-            grip.number += 1
-            ceilings.append(grip.ceiling)
+            permit = agent.permits.get(pod.handle)
+            has_lease = permit is not None and permit.lease_until_s > self._cluster.now_s
+            if permit is None or not has_lease:
+                permit = agent.permits[pod.handle] = AgentPermit(pod.most, 0 if permit is None else permit.number)
+            permit.number += 1
+            ceilings.append(permit.ceiling)
             held.append(has_lease)
         self._say(
             agent,
@@ -107,13 +107,13 @@ class Agents:
                 ceilings=np.array(ceilings).T,
                 held=np.array(held),
                 permitted=np.array(held),
-                numbers=np.array([agent.grips[pod.handle].number for pod in pods]),
+                numbers=np.array([agent.permits[pod.handle].number for pod in pods]),
             ),
         )
 
     def _is_untold(self, agent: WorldAgent, pod: WorldPod) -> bool:
-        grip = agent.grips.get(pod.handle)
-        return grip is None or grip.tenure != agent.tenure
+        permit = agent.permits.get(pod.handle)
+        return permit is None or permit.tenure != agent.tenure
 
     def want(self) -> None:
         """An agent's pods are to have something else."""
@@ -124,7 +124,7 @@ class Agents:
         pods = self._random.sample(pods, min(len(pods), self._random.randint(1, 3)))
         wanted = []
         for pod in pods:
-            grip = agent.grips[pod.handle]
+            permit = agent.permits[pod.handle]
             most = pod.scaling.most if pod.scaling is not None else CAPACITY
             want: Amounts = (
                 self._random.randrange(100, most[0] + 1, 100),
@@ -137,8 +137,8 @@ class Agents:
                 if lower != pod.size:
                     pod.size = lower
                     self._cluster.show(pod)
-                grip.ceiling = meet(grip.ceiling, want)
-            grip.number += 1
+                permit.ceiling = meet(permit.ceiling, want)
+            permit.number += 1
             wanted.append(want)
         self._say(
             agent,
@@ -146,7 +146,7 @@ class Agents:
                 uids=self._uids(pods),
                 wanted=np.array(wanted).T,
                 bundle=np.array([self._random.random() < 0.3 for _ in pods]),
-                numbers=np.array([agent.grips[pod.handle].number for pod in pods]),
+                numbers=np.array([agent.permits[pod.handle].number for pod in pods]),
             ),
         )
         self._counts["request"] += len(pods)
@@ -161,7 +161,7 @@ class Agents:
         """An agent stops in order: no resize of its own is under way, and it makes none any more."""
         agent = self._random.choice(self.living)
         if agent.session and all(pod.patch is None for pod in self._own(agent)):
-            agent.grips.clear()
+            agent.permits.clear()
             agent.up.clear()
             agent.sequence = agent.service.confirmed(agent.session) if agent.service is not None else 0
             self._say(agent, Goodbye())
@@ -208,22 +208,22 @@ class Agents:
         self.zombies = [
             agent
             for agent in self.zombies
-            if any(one.lease_until_s > self._cluster.now_s for one in agent.grips.values())
+            if any(one.lease_until_s > self._cluster.now_s for one in agent.permits.values())
         ]
 
     def resize(self) -> None:
         """An agent gives a pod what it may have."""
         agent = self._random.choice([*self.living, *self.zombies])
-        grips = [
-            (pod, agent.grips[pod.handle])
+        permits = [
+            (pod, agent.permits[pod.handle])
             for pod in self._own(agent)
-            if pod.handle in agent.grips
+            if pod.handle in agent.permits
             and pod.patch is None
-            and agent.grips[pod.handle].lease_until_s > self._cluster.now_s
+            and agent.permits[pod.handle].lease_until_s > self._cluster.now_s
         ]
-        if grips:
-            pod, grip = self._random.choice(grips)
-            target = join(pod.size, grip.ceiling)
+        if permits:
+            pod, permit = self._random.choice(permits)
+            target = join(pod.size, permit.ceiling)
             if target != pod.size:
                 pod.patch = self._cluster.now_s + self._random.random() * PATCH_S, target
                 self._counts["grown"] += 1
@@ -271,19 +271,19 @@ class Agents:
         elif isinstance(reply, Directives):
             for uid, directive in zip(reply.uids[:, 0], reply.directives, strict=True):
                 if directive == Directive.STOP:
-                    agent.grips.pop(int(uid), None)
+                    agent.permits.pop(int(uid), None)
         elif isinstance(reply, Refusals):
             self._counts.update(f"refused: {RefusalReason(reason).name}" for reason in reply.reasons.tolist())
         renewed_s = agent.sent_s[confirmed] + self._lease_s
-        for grip in agent.grips.values():
-            if agent.session and grip.tenure == agent.tenure:
-                grip.lease_until_s = max(grip.lease_until_s, renewed_s)
+        for permit in agent.permits.values():
+            if agent.session and permit.tenure == agent.tenure:
+                permit.lease_until_s = max(permit.lease_until_s, renewed_s)
 
     def _hear_permits(self, agent: WorldAgent, reply: Permits) -> None:
         for uid, number, amounts in zip(reply.uids[:, 0], reply.numbers, reply.permits.T, strict=True):
-            grip = agent.grips.get(int(uid))
-            if grip is not None and (grip.number == number or not self._heeds_numbers):
-                grip.ceiling, grip.tenure = (int(amounts[0]), int(amounts[1])), agent.tenure
+            permit = agent.permits.get(int(uid))
+            if permit is not None and (permit.number == number or not self._heeds_numbers):
+                permit.ceiling, permit.tenure = (int(amounts[0]), int(amounts[1])), agent.tenure
                 self._counts["permit"] += 1
 
     def _uids(self, pods: list[WorldPod]) -> np.ndarray:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from argosy_core.job.reading.scaling import PodNote, Scaling
 from argosy_core.permits import AgentMessage, PermitService, Reply
 
-__all__ = ["CAPACITY", "Amounts", "Grip", "WorldAgent", "WorldCluster", "WorldPod", "join", "meet"]
+__all__ = ["CAPACITY", "AgentPermit", "Amounts", "WorldAgent", "WorldCluster", "WorldPod", "join", "meet"]
 
 Amounts = tuple[int, int]
 CAPACITY: Amounts = (1000, 100)
@@ -66,7 +66,7 @@ class WorldCluster:
 
 
 @dataclass(slots=True)
-class Grip:
+class AgentPermit:
     """What an agent knows of one pod."""
 
     ceiling: Amounts
@@ -89,7 +89,7 @@ class WorldAgent:
     """Number of the session among all of it; samplers number theirs anew."""
     sequence: int = 0
     sent_s: dict[int, float] = field(default_factory=dict)
-    grips: dict[int, Grip] = field(default_factory=dict)
+    permits: dict[int, AgentPermit] = field(default_factory=dict)
     up: deque[tuple[int, AgentMessage]] = field(default_factory=deque)
     down: deque[tuple[int, Reply | None]] = field(default_factory=deque)
 

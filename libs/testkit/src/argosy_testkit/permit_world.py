@@ -127,9 +127,9 @@ class PermitWorld:
         for pod in self._cluster.pods.values():
             most = pod.most
             for agent in (*self._agents.living, *self._agents.zombies):
-                grip = agent.grips.get(pod.handle)
-                if grip is not None and grip.lease_until_s > self._cluster.now_s:
-                    most = join(most, grip.ceiling)
+                permit = agent.permits.get(pod.handle)
+                if permit is not None and permit.lease_until_s > self._cluster.now_s:
+                    most = join(most, permit.ceiling)
             sums[pod.node][0] += most[0]
             sums[pod.node][1] += most[1]
         for node, taken in enumerate(sums):
