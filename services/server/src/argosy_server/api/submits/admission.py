@@ -236,10 +236,10 @@ def _option_columns(
     items: ItemColumns, specs: Sequence[ReadSpec], repeats: npt.NDArray[np.int64] | None
 ) -> JobOptions | None:
     """Return what is said of jobs: by their items, and by the deadlines of their pods as time limits."""
+    if items.options is None and all(spec.deadline_s == UNSET for spec in specs):
+        return None
     count = len(items.specs)
     deadline_s = np.array([spec.deadline_s for spec in specs], dtype=np.int32)[items.specs]
-    if items.options is None and (deadline_s == UNSET).all():
-        return None
     rows = np.array(items.options or [(UNSET,) * len(OPTION_NAMES)] * count, dtype=np.int32)
     shorter = (deadline_s != UNSET) & ((rows[:, _TIME_LIMIT] == UNSET) | (deadline_s < rows[:, _TIME_LIMIT]))
     rows[shorter, _TIME_LIMIT] = deadline_s[shorter]
