@@ -154,6 +154,18 @@ def test_further_candidates_of_many_runs_are_shared_once_each_node_is_some_runs(
     assert counts.min() >= 1
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("m", [2, 3, 5])
+def test_candidates_that_hundreds_of_runs_share_are_given_in_turn(seed: int, m: int) -> None:
+    """Each run has m nodes, best first behind its own, and every node serves about as many runs as another."""
+    nodes = dict.fromkeys(range(12), 60)
+    pool = pool_of([1], (0, [0], answer(nodes, [(node, 99 - node) for node in nodes])))
+    candidates = [[node for _, node in one] for one in run(pool, *[0] * 300, m=m, seed=seed)]
+    assert all(len(set(one)) == m and one[1:] == sorted(one[1:]) for one in candidates)
+    counts = np.bincount([node for one in candidates for node in one[1:]], minlength=12)
+    assert counts.max() <= 1.5 * counts.min()
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("run_count", [4, 5])
 def test_few_nodes_of_a_cluster_are_one_runs_alone_beside_many_of_another(run_count: int, seed: int) -> None:

@@ -10,6 +10,7 @@ Source: seed 000 "Decision Phase"; design section 5, "Round" 3.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -132,6 +133,7 @@ class Decider:
         # All look at what the first choices left, before any takes, so that no class is without only since another one
         # was asked about before it.
         spares: dict[int, _Spares] = {}
+        alike: dict[int, list[list[int]]] = {}
         looks = _Looks(self._pool, self._rng) if self._lacking else None
         run_counts = Counter([class_id for _, class_id in self._lacking])
         for run, class_id in self._lacking:
@@ -141,7 +143,12 @@ class Decider:
                 assert queue is not None
                 assert looks is not None
                 spare = spares[class_id] = _Spares(queue, looks, run_counts[class_id])
-            spare.add(self._chosen[run], self._count)
+            if spare.has_own:
+                spare.add(self._chosen[run], self._count)
+            else:
+                alike.setdefault(class_id, []).append(self._chosen[run])
+        for class_id, runs in alike.items():
+            spares[class_id].share_out(runs, self._count)
         self._lacking.clear()
         pool, sizes = self._pool, [len(entries) for entries in self._chosen]
         entries = np.fromiter(chain.from_iterable(self._chosen), np.int64, sum(sizes))
@@ -214,6 +221,11 @@ class _Spares:
         self._shared: list[int] | None = None
         """Places of all that first choices leave room on, once there are not enough for each run to have its own."""
         self._next = 0
+
+    @property
+    def has_own(self) -> bool:
+        """Return whether some candidate may still be given to one run alone; until then none is given to several."""
+        return self._shared is None or bool(self._clusters)
 
     def add(self, chosen: list[int], count: int) -> None:
         """Give a run candidates until it has `count`, best first: its own, and then what others have as well.
@@ -320,6 +332,38 @@ class _Spares:
                 places.append(place)
                 if len(places) == count:
                     break
+
+    def share_out(self, runs: Sequence[list[int]], count: int) -> None:
+        """Give runs candidates as `add` does once there are none of their own: what others have as well, in turn.
+
+        Hundreds of runs may share a few nodes, so which come next from each place on is worked out once.
+        """
+        shared, entries = self._shared or [], self._looks.pool.entries
+        size, wanted = len(shared), count - 1
+        if size <= wanted:
+            for chosen in runs:
+                self._share_with(chosen, wanted)
+            return
+        ring = shared + shared[:wanted]
+        windows: list[list[int] | None] = [None] * size
+        for chosen in runs:
+            at = self._next
+            window = windows[at]
+            if window is None:
+                window = windows[at] = [entries[place] for place in sorted(ring[at : at + wanted])]
+            if chosen[0] in window:
+                self._share_with(chosen, wanted)
+            else:
+                chosen.extend(window)
+                self._next = (at + wanted) % size
+
+    def _share_with(self, chosen: list[int], count: int) -> None:
+        """Give one run candidates that others have as well."""
+        places: list[int] = []
+        self._share(chosen[0], places, count)
+        places.sort()
+        entries = self._looks.pool.entries
+        chosen.extend([entries[place] for place in places])
 
 
 def decide(pool: CandidatePool, waiting: Int32s, commit_candidate_count: int, rng: np.random.Generator) -> Decision:
