@@ -42,6 +42,7 @@ _MOST_LOOKED_AT: Final = 32
 _WAIT_S: Final = 0.25
 """How long a submit waits for an answer: the first of its class, once it is stored."""
 _TABLES_S: Final = 5.0
+_UNTOLD: Final[tuple[float, tuple[str, ...]]] = (0.0, ())
 
 
 class KnownNodes:
@@ -135,7 +136,8 @@ class ClassOutlook:
     async def missing(self, pool: str, definitions: Sequence[bytes]) -> dict[bytes, tuple[str, ...]]:
         """Return what is known to be missing for classes; those of which nothing is known are left out."""
         now_s = self._clock_s()
-        fresh = [one for one in dict.fromkeys(definitions) if self._expire_s(pool, one) <= now_s][:_MOST_ASKED]
+        told = {one: self._known.get((pool, one), _UNTOLD) for one in definitions}
+        fresh = [one for one, (until_s, _) in told.items() if until_s <= now_s][:_MOST_ASKED]
         if fresh and self._next_s.get(pool, 0.0) <= now_s:
             self._next_s[pool] = now_s + _PERIOD_S
             try:
@@ -144,14 +146,10 @@ class ClassOutlook:
             except (ArgosyError, grpc.aio.AioRpcError, TimeoutError):
                 found = []
             for definition, texts in zip(fresh, found, strict=False):
-                self._known[pool, definition] = now_s + _KEEP_S, texts
+                self._known[pool, definition] = told[definition] = now_s + _KEEP_S, texts
             while len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)
-        kept = {one: self._known.get((pool, one)) for one in definitions}
-        return {one: told[1] for one, told in kept.items() if told is not None and told[0] > now_s}
-
-    def _expire_s(self, pool: str, definition: bytes) -> float:
-        return self._known.get((pool, definition), (0.0, ()))[0]
+        return {one: texts for one, (until_s, texts) in told.items() if until_s > now_s}
 
     async def _ask(self, pool: str, definitions: Sequence[bytes]) -> list[tuple[str, ...]]:
         view = self._router.view(pool)

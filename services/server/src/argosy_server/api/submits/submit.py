@@ -145,7 +145,7 @@ class Submission:
             check_request(request)  # refuses it before any element is read
         items = read_items(list(request.items))
         texts = [[manifest.encode() for manifest in spec.manifests] for spec in request.specs]
-        saying_more = [place for place, spec in enumerate(request.specs) if spec.groups or _has_rules(spec)]
+        saying_more = [place for place, spec in enumerate(request.specs) if spec.groups or _says_retry(spec)]
         if saying_more or not keeps_rules(texts, items) or request.validation not in _VALIDATIONS:
             for _ in check_in_pieces(request):
                 await asyncio.sleep(0)
@@ -313,8 +313,12 @@ def _rules_of(spec: job_pb2.JobSpec) -> RetryRules | None:
 
 def _has_rules(spec: job_pb2.JobSpec) -> bool:
     """Return whether a spec says anything of runs that fail or are lost."""
-    said = spec.HasField("retry") or spec.HasField("node_lost") or spec.HasField("executor_lost")
-    return said or _replaced_members(spec) is not ReplacedMembers.NONE
+    return _says_retry(spec) or _replaced_members(spec) is not ReplacedMembers.NONE
+
+
+def _says_retry(spec: job_pb2.JobSpec) -> bool:
+    """Return whether a spec says anything of runs that fail or are lost as a whole; all that one without groups can."""
+    return spec.HasField("retry") or spec.HasField("node_lost") or spec.HasField("executor_lost")
 
 
 def _replaced_members(spec: job_pb2.JobSpec) -> ReplacedMembers:
