@@ -1,7 +1,7 @@
 """Codes of states and events as plain integers.
 
 Members of an IntEnum are slow partners for arrays: NumPy looks for array protocols on them at every comparison. The hot
-functions use these instead; the meaning is that of the enums of `argosy_core.job.states`.
+functions use these instead; the meaning is that of the enums of `argosy_core.job.states` and of `WaitReason`.
 
 Source: design section 8.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from argosy_core.job.states import FailureKind, JobEventKind, JobState, ObjectState, RunState
-from argosy_core.placement import CommitOutcome
+from argosy_core.placement import CommitOutcome, WaitReason
 
 __all__ = [
     "COMMIT_CONFLICT",
@@ -49,6 +49,10 @@ __all__ = [
     "OBJECT_RUNNING",
     "OBJECT_SUCCEEDED",
     "OBJECT_UNKNOWN",
+    "REASON_FAULT",
+    "REASON_NONE",
+    "REASON_NO_ROOM",
+    "REASON_RETURNED",
     "RUN_CANCELLED",
     "RUN_CREATED",
     "RUN_FAILED",
@@ -96,6 +100,10 @@ OBJECT_LOST: Final = int(ObjectState.LOST)
 OBJECT_RUNNING: Final = int(ObjectState.RUNNING)
 OBJECT_SUCCEEDED: Final = int(ObjectState.SUCCEEDED)
 OBJECT_UNKNOWN: Final = int(ObjectState.UNKNOWN)
+REASON_FAULT: Final = int(WaitReason.FAULT)
+REASON_NONE: Final = int(WaitReason.NONE)
+REASON_NO_ROOM: Final = int(WaitReason.NO_ROOM)
+REASON_RETURNED: Final = int(WaitReason.RETURNED)
 RUN_CANCELLED: Final = int(RunState.CANCELLED)
 RUN_CREATED: Final = int(RunState.CREATED)
 RUN_FAILED: Final = int(RunState.FAILED)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from argosy_core.arrays import Int64s, has_true
 from argosy_core.placement import ANY_KIND, WaitReason
+from argosy_core.scheduler.columns.codes import REASON_FAULT, REASON_NO_ROOM, REASON_NONE
 
 __all__ = ["UNKNOWN_ROOM", "WaitTable"]
 
@@ -99,7 +100,7 @@ class WaitTable:
         if node_kinds is not None:
             told = node_kinds != ANY_KIND
             self.node_kinds[classes[told], cluster] = node_kinds[told]
-        is_fault = reasons == WaitReason.FAULT
+        is_fault = reasons == REASON_FAULT
         counts = np.where(is_fault, np.minimum(self.fault_count[classes, cluster] + 1, _MOST_FAULTS + 1), 0)
         after_s = np.where(retry_after_s > 0, retry_after_s, self.expiry_s)
         after_s = np.where(is_fault, np.minimum(2.0 ** np.maximum(counts - 1, 0), FAULT_BACK_OFF_MAX_S), after_s)
@@ -113,7 +114,7 @@ class WaitTable:
 
     def answered(self, classes: npt.NDArray[np.integer], cluster: int) -> None:
         """Note that classes were answered without a reason: what was said of them before is over."""
-        self.reason[classes, cluster] = WaitReason.NONE
+        self.reason[classes, cluster] = REASON_NONE
         self.until_s[classes, cluster] = math.inf
         self.room[classes, cluster] = UNKNOWN_ROOM
         self.fault_count[classes, cluster] = 0
@@ -124,7 +125,7 @@ class WaitTable:
         clusters = clusters[clusters < self.reason.shape[1]]
         over = np.zeros_like(self.reason, dtype=np.bool_)
         over[:, clusters] = self.reason[:, clusters] == reason
-        self.reason[over], self.until_s[over] = WaitReason.NONE, math.inf
+        self.reason[over], self.until_s[over] = REASON_NONE, math.inf
 
     def hasten(
         self, reason: WaitReason, until_s: float, *, classes: npt.NDArray[np.integer] | None = None, cluster: int = -1
@@ -160,7 +161,7 @@ class WaitTable:
     def clear_class(self, index: int) -> None:
         """Forget all that was said of a class."""
         if index < self.reason.shape[0]:
-            self.reason[index], self.until_s[index] = WaitReason.NONE, math.inf
+            self.reason[index], self.until_s[index] = REASON_NONE, math.inf
             self.room[index], self.fault_count[index], self.judged[index] = UNKNOWN_ROOM, 0, False
             self.node_kinds[index] = ANY_KIND
 
@@ -181,8 +182,8 @@ class WaitTable:
         if now_s < self.next_end_s:
             return False
         over = self.until_s <= now_s
-        self.judged[over & (self.reason != WaitReason.NO_ROOM)] = False
-        self.reason[over] = WaitReason.NONE
+        self.judged[over & (self.reason != REASON_NO_ROOM)] = False
+        self.reason[over] = REASON_NONE
         self.until_s[over] = math.inf
         self.next_end_s = max(float(self.until_s.min(initial=math.inf)), now_s + _EXPIRING_TOGETHER_S)
         return bool(has_true(over))

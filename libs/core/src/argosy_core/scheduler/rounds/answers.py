@@ -15,6 +15,7 @@ from argosy_core.arrays import Int32s, are_among, has_true, true_places
 from argosy_core.framework import Fault
 from argosy_core.placement import SampleReply, WaitReason
 from argosy_core.scheduler.backfill.promises import CouldHold
+from argosy_core.scheduler.columns.codes import REASON_FAULT, REASON_NONE
 from argosy_core.scheduler.memory.results import ClassResult
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.turns.asking import Asking
@@ -80,11 +81,13 @@ class Answers:
         classes = asking.classes[rows]
         # The class may have been forgotten and its index given to another while the request was on its way.
         same = state.classes.class_id[classes] == asking.class_ids[rows]
-        empty = np.diff(reply.offset) == 0
-        unfinished = empty & same & (reply.complete == 0) & (reply.reason == WaitReason.NONE)
-        state.asked_complete.difference_update(classes[~unfinished].tolist())
-        state.asked_complete.update(classes[unfinished].tolist())
-        for row in true_places(empty & same & (reply.reason != WaitReason.NONE)).tolist():
+        empty, said = reply.offset[1:] == reply.offset[:-1], reply.reason != REASON_NONE
+        none = empty & same
+        unfinished = none & ~said & (reply.complete == 0)
+        if state.asked_complete or has_true(unfinished):
+            state.asked_complete.difference_update(classes[~unfinished].tolist())
+            state.asked_complete.update(classes[unfinished].tolist())
+        for row in true_places(none & said).tolist():
             state.answers[int(classes[row]), index] = ClassResult(
                 reason=WaitReason(int(reply.reason[row])),
                 text=reply.texts[row] if reply.texts else "",
@@ -95,7 +98,7 @@ class Answers:
                 nearest_miss=reply.nearest_misses[row] if reply.nearest_misses else "",
                 round_number=self._number,
             )
-        state.totals["faults"] += int(np.count_nonzero(reply.reason == WaitReason.FAULT))
+        state.totals["faults"] += int(np.count_nonzero(reply.reason == REASON_FAULT))
         if state.answers:
             for class_index in classes[~empty & same].tolist():
                 state.answers.pop((class_index, index), None)
@@ -114,8 +117,8 @@ class Answers:
         for index, classes, reply in self._lacking:
             if state.clusters.session[index] != self._session[index]:
                 continue  # a new session begins with everything asked again
-            known, said = classes >= 0, reply.reason != WaitReason.NONE
-            waits = known & said & ((np.diff(reply.offset) == 0) | is_exhausted[classes])
+            known, said = classes >= 0, reply.reason != REASON_NONE
+            waits = known & said & ((reply.offset[1:] == reply.offset[:-1]) | is_exhausted[classes])
             if self._woken:
                 waits &= np.array([(row, index) not in self._woken for row in classes.tolist()], dtype=np.bool_)
             state.waits.answered(classes[known & ~said], index)

@@ -21,6 +21,7 @@ from argosy_core.job.tables.interning import distinct
 from argosy_core.job.tables.live import PENDING
 from argosy_core.job.tables.members import Members
 from argosy_core.placement import SampleRequest, WaitReason
+from argosy_core.scheduler.columns.codes import REASON_NO_ROOM, REASON_NONE, REASON_RETURNED
 from argosy_core.scheduler.memory.results import ClassResult
 from argosy_core.scheduler.memory.state import PoolState
 
@@ -44,6 +45,7 @@ _FEW_AMOUNTS: Final = 4096
 """Amounts that are compared at once, at most."""
 _MOST_UNJUDGED: Final = 256
 """Classes that a round asks for just to learn whether any node matches them."""
+_NO_CLASSES: Final = np.zeros(0, dtype=np.int32)
 _NO_FLAGS: Final = np.zeros(0, dtype=np.bool_)
 _NO_NODES: Final = np.zeros(0, dtype=np.int32)
 _NOBODY: Final = Members.of([], [])
@@ -90,7 +92,7 @@ def askable(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
     clusters = state.clusters
     state.ensure_class_grid()
     fits = _has_room(state, classes) & clusters.usable()
-    fits &= state.waits.reason[classes, : len(clusters)] == WaitReason.NONE
+    fits &= state.waits.reason[classes, : len(clusters)] == REASON_NONE
     if state.held_classes.size:
         fits[np.isin(state.classes.class_id[classes], state.held_classes)] = False
     return fits
@@ -136,7 +138,7 @@ def reasons_at(state: PoolState, classes: npt.NDArray[np.integer]) -> npt.NDArra
     state.ensure_class_grid()
     needs = state.classes.requests[classes]
     reasons = state.waits.reason[classes, : len(clusters)].copy()
-    unknown = reasons == WaitReason.NONE
+    unknown = reasons == REASON_NONE
     reasons[unknown & ~_holds(needs, clusters.free)] = WaitReason.NO_ROOM
     reasons[~_is_large_enough(state, classes, needs)] = WaitReason.MISMATCH
     if state.held_classes.size:
@@ -159,12 +161,15 @@ def find_unjudged(state: PoolState) -> tuple[Int32s, Bools]:
     clusters, end = state.clusters, state.classes.ids.end
     state.ensure_class_grid()
     waiting = true_places(state.classes.waiting_count[:end] > 0)
-    unsaid = (state.waits.reason[waiting, : len(clusters)] == WaitReason.NONE) & clusters.usable()
+    unsaid = (state.waits.reason[waiting, : len(clusters)] == REASON_NONE) & clusters.usable()
     unsaid &= ~state.waits.judged[waiting, : len(clusters)]
     some = true_places(unsaid.any(axis=1))
     waiting, unsaid = waiting[some], unsaid[some]
     needs = state.classes.requests[waiting]
-    unsaid &= _is_large_enough(state, waiting, needs) & ~_holds(needs, clusters.free)
+    unsaid &= ~_holds(needs, clusters.free)
+    if not has_true(unsaid):  # as in every round of a pool with room
+        return _NO_CLASSES, unsaid[:0]
+    unsaid &= _is_large_enough(state, waiting, needs)
     chosen = true_places(unsaid.any(axis=1))[:_MOST_UNJUDGED]
     return waiting[chosen].astype(np.int32), np.asarray(unsaid[chosen])
 
@@ -351,7 +356,7 @@ def choose(
     if has_true(heading):
         promised = are_among(classes[heading], np.array([kind for _, kind in state.promises.kinds], dtype=np.int32))
         reason = state.waits.reason[classes[heading], : len(clusters)]
-        hopeful = (reason == WaitReason.NONE) | (reason == WaitReason.NO_ROOM)
+        hopeful = (reason == REASON_NONE) | (reason == REASON_NO_ROOM)
         # What is free is known a little later here than there; who was promised starts cannot wait for that.
         has_room = _has_room(state, classes[heading])
         has_room |= promised[:, None] & _is_large_enough(
@@ -361,11 +366,12 @@ def choose(
         asked[heading] |= hopeful & asked.any(axis=0)
     complete = are_among(classes, np.array(sorted(state.asked_complete | state.explained), dtype=np.int32))
     for more, where in (unjudged, for_promise):
-        position = {class_index: row for row, class_index in enumerate(classes.tolist())} if more.size else {}
-        asked[[position[class_index] for class_index in more.tolist()]] |= where
+        if more.size:
+            position = {class_index: row for row, class_index in enumerate(classes.tolist())}
+            asked[[position[class_index] for class_index in more.tolist()]] |= where
     asked[are_among(classes, explained)] = clusters.usable()
     if len(state.returns):  # what was returned is not leased there again because somebody asks why it waits
-        asked &= state.waits.reason[classes, : len(clusters)] != WaitReason.RETURNED
+        asked &= state.waits.reason[classes, : len(clusters)] != REASON_RETURNED
     state.explained.clear()
     asking = Asking(state, classes, wanted=wanted, asked=asked, complete=complete)
     if for_promise[0].size:
