@@ -59,7 +59,7 @@ def measure(
             flow=flow[leaves],
             usage=usage[leaves],
             least_usage=MICRO,
-            heads=lambda *_: (np.zeros(0, np.int32), True),
+            heads=lambda *_: [],
             job_usage=lambda slots: np.full(slots.size, MICRO, np.int64),
             job_class=lambda slots: np.zeros(slots.size, np.int32),
             turn=step,

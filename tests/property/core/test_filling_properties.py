@@ -65,7 +65,9 @@ class _World:
             flow=np.maximum([flow for _, flow, *_ in rows], to_cores(used)),
             usage=used,
             least_usage=int(self.sizes.min(initial=MICRO)),
-            heads=lambda row, count: (np.array(self.jobs[row][:count], dtype=np.int32), count >= len(self.jobs[row])),
+            heads=lambda rows, count: [
+                (np.array(self.jobs[row][:count], dtype=np.int32), count >= len(self.jobs[row])) for row in rows
+            ],
             job_usage=lambda slots: self.sizes[slots],
             job_class=lambda slots: self.classes[slots],
         )

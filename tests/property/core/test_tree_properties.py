@@ -61,7 +61,7 @@ class World:
             flow=self.flow[rows],
             usage=usage[rows],
             least_usage=0,
-            heads=lambda position, count: (slots[position][:count], count >= slots[position].size),
+            heads=lambda positions, count: [(slots[at][:count], count >= slots[at].size) for at in positions],
             job_usage=self.size,
             job_class=lambda jobs: np.zeros(jobs.size, dtype=np.int32),
             tree=self.branches.tree(rows, queue_id=ids, weight=self.weight, flow=self.flow, usage=usage),

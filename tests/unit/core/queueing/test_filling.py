@@ -32,9 +32,9 @@ def _queues(
     usage = (np.array(sizes) * MICRO).astype(np.int64)
     kinds = np.array(classes or [0] * len(sizes), dtype=np.int32)
 
-    def heads(row: int, count: int) -> tuple[np.ndarray, bool]:
-        jobs = np.arange(starts[row], starts[row + 1], dtype=np.int32)
-        return jobs[:count], count >= jobs.size
+    def heads(rows: list[int], count: int) -> list[tuple[np.ndarray, bool]]:
+        jobs = [np.arange(starts[row], starts[row + 1], dtype=np.int32) for row in rows]
+        return [(part[:count], count >= part.size) for part in jobs]
 
     return FillingQueues(
         queue_id=np.array([queue_id for queue_id, *_ in queues], dtype=np.int64),
@@ -171,9 +171,9 @@ def test_filling_opens_no_queue_whose_turn_is_far_away() -> None:
     queues = [(number, 1.0, float(number), [1.0] * 3) for number in range(1, 1001)]
     filling, looked = _queues(queues), []
 
-    def heads(row: int, count: int) -> tuple[np.ndarray, bool]:
-        looked.append(row)
-        return filling.heads(row, count)
+    def heads(rows: list[int], count: int) -> list[tuple[np.ndarray, bool]]:
+        looked.extend(rows)
+        return filling.heads(rows, count)
 
     limits = replace(_NO_LIMIT, usage_limit=4 * MICRO)
     assert fill(replace(filling, heads=heads), limits).rows.tolist() == [0, 0, 1, 1, 0]

@@ -1,11 +1,12 @@
 """Order of a queue's waiting jobs."""
 
 from collections.abc import Callable
+from copy import deepcopy
 
 import numpy as np
 import pytest
 
-from argosy_core.queueing import Backlog, Entries
+from argosy_core.queueing import Backlog, Entries, heads_of_all
 
 
 class _Jobs:
@@ -136,3 +137,23 @@ def test_jobs_of_other_classes_are_passed_over_without_being_looked_at_again() -
     assert order.heads(2, only_one)[0].tolist() == [50_000, 50_001]
     order.look_again(0)
     assert order.heads(2, only_one)[0].tolist() == [50_000, 50_001]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_orders_looked_at_together_have_the_heads_that_each_has_alone(jobs: _Jobs, seed: int) -> None:
+    """Whatever stands in front, counts no more, stands twice, or is spread over several runs."""
+    rng = np.random.default_rng(seed)
+    orders = [Backlog(jobs.valid, jobs.class_of) for _ in range(5)]
+    for handle in range(1, 1000):
+        order = orders[handle * handle % 5]
+        jobs.add(order, (handle, int(rng.integers(2)) * (seed % 4 // 2), handle))
+        if seed % 2 and rng.random() < 0.01:
+            jobs.add(order, (handle, jobs.priority[handle], handle))
+    for count in (1, 3, 100, 1000):
+        for handle in [*range(1, int(rng.integers(2, 400))), *rng.integers(1, 1000, 20).tolist()]:
+            jobs.priority.pop(handle, None)
+        alone = [order.heads(count) for order in deepcopy(orders, {id(jobs): jobs})]
+        together = heads_of_all(orders, count)
+        assert [(slots.tolist(), is_all) for slots, is_all in together] == [
+            (slots.tolist(), is_all) for slots, is_all in alone
+        ]

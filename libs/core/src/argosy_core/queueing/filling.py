@@ -65,8 +65,8 @@ class FillingQueues:
     """Usage of held jobs, micro-cores."""
     least_usage: int
     """No job that may be placed has less usage, micro-cores."""
-    heads: Callable[[int, int], tuple[Int32s, bool]]
-    """(position here, count) -> the first jobs of the queue that may be placed, and whether these are all it has."""
+    heads: Callable[[list[int], int], list[tuple[Int32s, bool]]]
+    """(positions here, count) -> of each the first jobs that may be placed, and whether these are all it has."""
     job_usage: Callable[[Int32s], Int64s]
     """Usage of jobs, micro-cores, 0 or more."""
     job_class: Callable[[Int32s], Int32s]
@@ -201,13 +201,12 @@ class _Window:
         end = max(2 * self._opened, self._first_queues)
         rows = self._turn[self._opened : end]
         self._opened += rows.size
-        for row in rows.tolist():
-            self._look(row, self._first_count)
+        self._look(rows.tolist(), self._first_count)
         return bool(rows.size)
 
-    def _look(self, row: int, count: int) -> None:
-        self._counts[row] = count
-        self._parts[row], self._exhausted[row] = self._queues.heads(row, count)
+    def _look(self, rows: list[int], count: int) -> None:
+        for row, (slots, is_all) in zip(rows, self._queues.heads(rows, count), strict=True):
+            self._counts[row], self._parts[row], self._exhausted[row] = count, slots, is_all
 
     def widen(self, wanted: int) -> bool:
         """Look at twice as many jobs of the queues that leave less than `wanted` jobs certain; tell if there were any.
@@ -217,7 +216,7 @@ class _Window:
         rows = self._ends[0, self._ends[1] < wanted].tolist()
         rows = [row for row in rows if self._counts[row] < self._most_count]
         for row in rows:
-            self._look(row, 2 * self._counts[row])
+            self._look([row], 2 * self._counts[row])
         return bool(rows)
 
     def merge(self, limits: FillingLimits) -> tuple[Filled, int, int]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy.typing as npt
 
 from argosy_core.arrays import has_true, true_places
 
-__all__ = ["Backlog", "Entries"]
+__all__ = ["Backlog", "Entries", "heads_of_all"]
 
 _SWEEP_SLACK: Final = 4096
 _FEWEST_LOOKED_AT: Final = 128
@@ -184,7 +185,8 @@ class Backlog:
             valid: Says which entries still count.
             class_of: Says of what class the jobs of slots are.
         """
-        self._valid = valid
+        self.valid = valid
+        """Says which entries still count."""
         self._class_of = class_of
         self._runs: list[_Run] = []
         self._sweep_at = _SWEEP_SLACK
@@ -225,7 +227,7 @@ class Backlog:
 
     def _sweep(self, entries: Entries) -> Entries:
         """Return the entries that count, sorted, as a copy."""
-        return entries.take(true_places(self._valid(entries))).sorted()
+        return entries.take(true_places(self.valid(entries))).sorted()
 
     def heads(self, count: int, wanted: Wanted = None, view: int = 0) -> tuple[npt.NDArray[np.int32], bool]:
         """Return the slots of the first jobs of wanted classes in order, at most `count`, and whether these are all.
@@ -259,12 +261,33 @@ class Backlog:
             slots = slots[np.concatenate([[True], ~repeated])] if has_true(repeated) else slots
         return slots[:count], exhausted and slots.size <= count
 
+    def front(self, count: int) -> Entries | None:
+        """Return the first entries, as many as `heads` looks at for a count; None if several runs are to be merged."""
+        return self._runs[0].window(max(count, _FEWEST_LOOKED_AT)) if len(self._runs) == 1 else None
+
+    def heads_of_front(
+        self, size: int, passed: int, slots: npt.NDArray[np.int32], count: int
+    ) -> tuple[npt.NDArray[np.int32], bool] | None:
+        """Return what `heads` does for any class, told which entries of the front count; None if those are too few.
+
+        Args:
+            size: Entries of the front.
+            passed: How many stand before the first one that counts.
+            slots: Those that count.
+            count: As for the front.
+        """
+        all_of_it = size == len(self._runs[0])
+        if not all_of_it and slots.size < count:
+            return None
+        self._runs[0].head += passed  # what no longer counts at the very front never counts again
+        return slots[:count], all_of_it and slots.size <= count
+
     def _head_of(self, run: _Run, count: int, wanted: Wanted, view: int) -> tuple[Entries, bool]:
         """Return the first `count` entries of a run that count and are wanted, and whether it has no more."""
         begin, step = 0 if wanted is None else run.skipped(view, wanted), max(count, _FEWEST_LOOKED_AT)
         while True:
             window = run.window(step, begin)
-            valid = self._valid(window)
+            valid = self.valid(window)
             if not begin and valid.size and not valid[0]:
                 # What no longer counts at the very front never counts again: it is passed over for good.
                 passed = int(np.argmax(valid)) or valid.size  # 0 is the first one, which does not count
@@ -303,5 +326,30 @@ class Backlog:
             for column, value in zip(reversed(columns), reversed(own[:-1]), strict=True):
                 earlier = (column < value) | ((column == value) & earlier)
             before = window.take(true_places(earlier))
-            handles.append(before.handle[self._valid(before)])
+            handles.append(before.handle[self.valid(before)])
         return int(np.unique(np.concatenate(handles)).size) if handles else 0
+
+
+def heads_of_all(orders: Sequence[Backlog], count: int) -> list[tuple[npt.NDArray[np.int32], bool]]:
+    """Return for each of several orders of one pool what `Backlog.heads` does for any class.
+
+    Their fronts are looked at together: NumPy takes as long for the jobs of one queue as for those of all.
+
+    Args:
+        orders: The orders.
+        count: At least 1.
+    """
+    found: dict[int, tuple[npt.NDArray[np.int32], bool] | None] = {}
+    fronts = {place: front for place, order in enumerate(orders) if (front := order.front(count)) is not None}
+    if len(fronts) > 1:
+        entries = Entries.join([*fronts.values()])
+        rows = true_places(orders[0].valid(entries))
+        slots, handles = entries.slot[rows], entries.handle[rows]
+        begins = [0, *accumulate(len(front) for front in fronts.values())]
+        cuts, places = np.searchsorted(rows, begins).tolist(), rows.tolist()
+        if entries.keys is not None or has_true(handles[1:] == handles[:-1]):
+            fronts, begins, cuts = {}, [0], [0]  # a job may stand twice, and counts once
+        for place, (begin, end), (first, last) in zip(fronts, pairwise(begins), pairwise(cuts), strict=True):
+            passed = (places[first] if last > first else end) - begin
+            found[place] = orders[place].heads_of_front(end - begin, passed, slots[first:last], count)
+    return [found.get(place) or order.heads(count) for place, order in enumerate(orders)]

@@ -18,7 +18,7 @@ import numpy as np
 from argosy_core.arrays import Bools, Int32s, Int64s, are_among, true_places
 from argosy_core.job.tables.live import ON_HOLD
 from argosy_core.placement import WaitReason
-from argosy_core.queueing import MICRO, Excess, keep_within, percent_text, to_cores
+from argosy_core.queueing import MICRO, Excess, heads_of_all, keep_within, percent_text, to_cores
 from argosy_core.resources import format_amount
 from argosy_core.scheduler.memory.caps import MOST, Caps
 from argosy_core.scheduler.memory.flows import left_slots, non_preemptible_flow
@@ -30,6 +30,7 @@ __all__ = [
     "Beyond",
     "claims_within",
     "find_limit",
+    "heads_of_each",
     "heads_within",
     "held_back",
 ]
@@ -305,6 +306,21 @@ def heads_within(
             return kept[:count], is_all and kept.size <= count
         look *= 2
     return np.zeros(0, dtype=np.int32), True
+
+
+def heads_of_each(
+    state: PoolState, rows: list[int], count: int, wanted: Bools | None, *, view: int, beyond_cap: Beyond
+) -> list[tuple[Int32s, bool]]:
+    """As `heads_within` for each of several queues; those that nothing holds back are looked at together."""
+    limits, sets, binds = state.queues.limits, state.job_set_limits.queues, state.caps.binds
+    found: dict[int, tuple[Int32s, bool]] = {}
+    if wanted is None:
+        free = [row for row in rows if not (row in limits or row in sets or (row < binds.size and binds[row]))]
+        found = dict(zip(free, heads_of_all([state.queues.orders[row] for row in free], count), strict=True))
+    return [
+        found[row] if row in found else heads_within(state, row, count, wanted, view=view, beyond_cap=beyond_cap)
+        for row in rows
+    ]
 
 
 def find_limit(state: PoolState, slot: int) -> tuple[WaitReason, str]:

@@ -12,14 +12,15 @@ import numpy as np
 
 from argosy_core.arrays import Bools, Int32s, Int64s, are_among, has_true, true_places
 from argosy_core.job.tables.live import PENDING
-from argosy_core.placement import KIND_BITS, WaitReason
+from argosy_core.placement import KIND_BITS
 from argosy_core.queueing import Filled, FillingLimits, FillingQueues, QueueTree, fill, flow_keys, most_usage, next_turn
+from argosy_core.scheduler.columns.codes import REASON_NO_ROOM
 from argosy_core.scheduler.memory.promised import GatheredNodes, PromisedStart
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.work_ends import are_over
 from argosy_core.scheduler.turns.asking import find_placeable, reasons_at
 from argosy_core.scheduler.turns.head_choice import choose_of
-from argosy_core.scheduler.turns.limits import Beyond, heads_within
+from argosy_core.scheduler.turns.limits import Beyond, heads_of_each, heads_within
 from argosy_core.scheduler.turns.shares import room_below_share
 from argosy_core.scheduler.turns.turns import promised_slots, turn_size, turn_usage
 
@@ -86,13 +87,13 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
     usages = np.append(state.classes.usage[classes], turn_size(state, heads))
     indices, usage = rows.tolist(), turn_usage(state)
 
-    def look(position: int, count: int) -> tuple[Int32s, bool]:
-        slots, all_of_them = heads_within(
-            state, indices[position], count, wanted, view=_ROUND_VIEW, beyond_cap=Beyond.FOLLOWERS
-        )
-        if not slots.size and all_of_them:
-            queues.idle_at[rows[position]] = state.wake_count
-        return slots, all_of_them
+    def look(positions: list[int], count: int) -> list[tuple[Int32s, bool]]:
+        looked_at = [indices[position] for position in positions]
+        found = heads_of_each(state, looked_at, count, wanted, view=_ROUND_VIEW, beyond_cap=Beyond.FOLLOWERS)
+        for row, (slots, all_of_them) in zip(looked_at, found, strict=True):
+            if not slots.size and all_of_them:
+                queues.idle_at[row] = state.wake_count
+        return found
 
     chosen = fill(
         FillingQueues(
@@ -177,7 +178,7 @@ def queues_of(state: PoolState, rows: Int64s, usage: Int64s | None = None) -> Fi
         flow=queues.flow[rows],
         usage=usage[rows],
         least_usage=0,
-        heads=lambda _position, _count: (np.zeros(0, dtype=np.int32), True),
+        heads=lambda _positions, _count: [],
         job_usage=lambda slots: turn_size(state, slots),
         job_class=state.job_class,
         tree=_tree(state, rows, usage),
@@ -241,7 +242,7 @@ def elect_heads(state: PoolState) -> None:
     waiting = true_places((state.classes.waiting_count[:end] > 0) & ~state.placeable[:end])
     if limit and waiting.size:
         kinds = np.zeros((end, len(state.clusters)), dtype=np.int64)
-        has_no_room = reasons_at(state, waiting) == WaitReason.NO_ROOM
+        has_no_room = reasons_at(state, waiting) == REASON_NO_ROOM
         kinds[waiting] = np.where(has_no_room, state.waits.node_kinds[waiting, : len(state.clusters)], 0)
         turns = turn_usage(state)
         usage = turns.copy()
