@@ -22,7 +22,6 @@ from argosy_core.arrays import find_begins, has_true, true_places
 from argosy_core.errors import InvalidRequest, NotFound
 from argosy_core.framework import DECISION, CandidateCycle, Entries, Fault, Framework, Point
 from argosy_core.job.reading.classes import HostPort, SchedulingClass
-from argosy_core.job.tables.interning import distinct
 from argosy_core.nodes import Room
 
 __all__ = ["CandidatePool", "CandidateQueue", "Candidates", "DecisionProfile", "choose", "choose_first"]
@@ -268,10 +267,12 @@ class CandidatePool:
             cluster_free=cluster_free,
             cluster_names=self._cluster_names,
         )
-        class_ids = [np.repeat(ids, np.diff(reply.offset)) for _, ids, reply in self._answers]
+        class_rows = [
+            np.repeat(self._rows(ids), reply.offset[1:] - reply.offset[:-1]) for _, ids, reply in self._answers
+        ]
         entry = [reply.candidate + begin for begin, (_, _, reply) in zip(begins, self._answers, strict=True)]
         scores = np.concatenate([np.zeros(0), *(reply.score for _, _, reply in self._answers)])
-        rows = self._rows(np.concatenate([np.zeros(0, np.int32), *class_ids]))
+        rows = np.concatenate([np.zeros(0, np.int32), *class_rows])
         waits = true_places(rows >= 0)
         return (
             rows[waits],
@@ -282,9 +283,7 @@ class CandidatePool:
 
     def _rows(self, class_ids: Int32s) -> Int32s:
         """Return the row in `requests` of each class id, -1 where it does not wait."""
-        ids, which = distinct(class_ids)
-        rows = np.array([self._row_of.get(class_id, -1) for class_id in ids.tolist()], dtype=np.int32)
-        return np.asarray(rows[which])
+        return np.array([self._row_of.get(class_id, -1) for class_id in class_ids.tolist()], dtype=np.int32)
 
     def _split(self, rows: Int32s) -> dict[int, CandidateQueue]:
         """Return the queues by class id; `rows` are those of the sorted candidates."""

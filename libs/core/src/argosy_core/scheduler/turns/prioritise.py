@@ -229,7 +229,11 @@ def elect_heads(state: PoolState) -> None:
     Complexity: O(classes with queued jobs x clusters) in NumPy per head, and one call per queue whose turn may come
     first.
     """
-    live = state.live
+    live, promises = state.live, state.promises
+    end = state.classes.ids.end
+    waiting = true_places((state.classes.waiting_count[:end] > 0) & ~state.placeable[:end])
+    if not (waiting.size or state.heads.size or promises.handles or promises.followers or promises.kinds):
+        return  # nobody was a head, and nobody becomes one
     before = state.pending_slots()
     live.flags[before] &= np.uint8(0xFF ^ PENDING)
     chosen: list[int] = []
@@ -238,8 +242,6 @@ def elect_heads(state: PoolState) -> None:
     promised = promised_slots(state)
     heads_at = np.zeros((len(state.clusters), KIND_BITS.size), dtype=np.int64)
     head_kinds = [np.zeros((0, len(state.clusters)), dtype=np.int64)]
-    end = state.classes.ids.end
-    waiting = true_places((state.classes.waiting_count[:end] > 0) & ~state.placeable[:end])
     if limit and waiting.size:
         kinds = np.zeros((end, len(state.clusters)), dtype=np.int64)
         has_no_room = reasons_at(state, waiting) == REASON_NO_ROOM
@@ -264,7 +266,7 @@ def elect_heads(state: PoolState) -> None:
     state.heads, state.head_kinds = live.handle[slots], np.concatenate(head_kinds)
     followers = _followers(state, turns)
     live.flags[followers] |= PENDING
-    state.promises.followers = live.handle[followers].tolist()
+    promises.followers = live.handle[followers].tolist()
     if slots.size and (state.room.has_lifetimes or state.queues.preempts_endless or state.classes.elastic):
         state.room.due_s = 0.0  # the next round looks whether runs are to be stopped for them
     known = {*before.tolist(), *promised.tolist()}
