@@ -69,7 +69,7 @@ def _outlook(leader: Leader, clock: Clock) -> ClassOutlook:
     return ClassOutlook(leader, KnownNodes(clock), clock)  # type: ignore[arg-type]
 
 
-async def test_what_the_leader_said_of_a_class_is_remembered_for_half_a_minute() -> None:
+async def test_what_no_node_can_hold_is_remembered_for_half_a_minute() -> None:
     """A submit of known classes asks nobody."""
     leader, clock = Leader(), Clock()
     outlook = _outlook(leader, clock)
@@ -79,6 +79,18 @@ async def test_what_the_leader_said_of_a_class_is_remembered_for_half_a_minute()
     assert leader.asked == 1
     leader.cpu, clock.now_s = 16_000, clock.now_s + 2.0
     assert await outlook.missing("p", [_LARGE]) == {_LARGE: ()}
+
+
+async def test_that_some_node_can_hold_a_class_is_remembered_for_five_minutes() -> None:
+    """A thousand classes that all fit somewhere cost the leader next to nothing; nodes that go are told of later."""
+    leader, clock = Leader(), Clock()
+    outlook = _outlook(leader, clock)
+    assert await outlook.missing("p", [_SMALL]) == {_SMALL: ()}
+    leader.cpu, clock.now_s = 500, clock.now_s + 299.0
+    assert await outlook.missing("p", [_SMALL]) == {_SMALL: ()}
+    assert leader.asked == 1
+    clock.now_s += 2.0
+    assert (await outlook.missing("p", [_SMALL]))[_SMALL]
 
 
 async def test_leader_is_asked_at_most_twice_a_second() -> None:
