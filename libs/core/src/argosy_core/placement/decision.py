@@ -342,7 +342,7 @@ class _Spares:
         size, wanted = len(shared), count - 1
         if size <= wanted:
             for chosen in runs:
-                self._share_with(chosen, wanted)
+                self.add(chosen, count)
             return
         ring = shared + shared[:wanted]
         windows: list[list[int] | None] = [None] * size
@@ -352,18 +352,10 @@ class _Spares:
             if window is None:
                 window = windows[at] = [entries[place] for place in sorted(ring[at : at + wanted])]
             if chosen[0] in window:
-                self._share_with(chosen, wanted)
+                self.add(chosen, count)
             else:
                 chosen.extend(window)
                 self._next = (at + wanted) % size
-
-    def _share_with(self, chosen: list[int], count: int) -> None:
-        """Give one run candidates that others have as well."""
-        places: list[int] = []
-        self._share(chosen[0], places, count)
-        places.sort()
-        entries = self._looks.pool.entries
-        chosen.extend([entries[place] for place in places])
 
 
 def decide(pool: CandidatePool, waiting: Int32s, commit_candidate_count: int, rng: np.random.Generator) -> Decision:
