@@ -19,6 +19,7 @@ __all__ = [
     "are_among",
     "find_begins",
     "has_true",
+    "run_sizes",
     "spread",
     "true_places",
 ]
@@ -62,6 +63,14 @@ def find_begins(values: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
     differs[:1] = True
     np.not_equal(values[1:], values[:-1], out=differs[1:])
     return differs.nonzero()[0]
+
+
+def run_sizes(begins: npt.NDArray[np.integer], end: int) -> Int64s:
+    """Return how long runs are that begin somewhere, the last of which ends before `end`; see `find_begins`."""
+    sizes = np.empty(begins.size, dtype=np.int64)
+    np.subtract(begins[1:], begins[:-1], out=sizes[:-1])
+    sizes[-1:] = end - begins[-1:]
+    return sizes
 
 
 def has_true(values: npt.NDArray[Any]) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argosy_core.arrays import Float64s, Int32s, Int64s
+from argosy_core.arrays import Float64s, Int32s, Int64s, run_sizes
 from argosy_core.errors import InvalidRequest
 
 __all__ = ["Earliest", "Releases", "find_earliest"]
@@ -71,7 +71,7 @@ def find_earliest(free: Int64s, releases: Releases, demand: Int64s, *, now_s: fl
         running = np.cumsum(releases.amount[coming], axis=0)
         begins = np.flatnonzero(np.diff(node, prepend=-1))
         before = running[begins] - releases.amount[coming[begins]]
-        sizes = np.diff(np.append(begins, node.size))
+        sizes = run_sizes(begins, node.size)
         holds = (free[node] + running - np.repeat(before, sizes, axis=0) >= demand).all(axis=1)
         np.minimum.at(moments, node[holds], np.maximum(end_s[holds], now_s))
     chosen = np.argsort(moments, kind="stable")[:count].astype(np.int32)

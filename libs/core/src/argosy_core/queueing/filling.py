@@ -29,7 +29,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import find_begins, has_true, true_places
+from argosy_core.arrays import find_begins, has_true, run_sizes, true_places
 from argosy_core.queueing.flow import flow_keys
 from argosy_core.queueing.tree import QueueTree
 from argosy_core.queueing.usage import MICRO
@@ -133,11 +133,12 @@ class Filled:
 def _ranks(queues: FillingQueues) -> Int64s:
     """Return the rank of each queue, or entity of the tree, which ties go by: flow until now, then the turn."""
     of, ids = queues.tree or queues, queues.tree.entity_id if queues.tree else queues.queue_id
-    shares = flow_keys(of.flow, of.usage, of.weight)
-    ranks = np.empty(shares.size, dtype=np.int64)
-    # Among those that hold nothing alone: it is they whom the same order would pass over again and again.
-    mixed = np.where(of.usage > 0, np.iinfo(np.uint64).max, _shuffled(ids, queues.turn))
-    ranks[np.lexsort((ids, mixed, shares))] = np.arange(shares.size)
+    keys = [ids, flow_keys(of.flow, of.usage, of.weight)]
+    holds_nothing = of.usage <= 0
+    if has_true(holds_nothing):  # among them alone: it is they whom the same order would pass over again and again
+        keys.insert(1, np.where(holds_nothing, _shuffled(ids, queues.turn), np.iinfo(np.uint64).max))
+    ranks = np.empty(ids.size, dtype=np.int64)
+    ranks[np.lexsort(keys)] = np.arange(ids.size)
     return ranks
 
 
@@ -160,11 +161,9 @@ def _order(queues: FillingQueues, ranks: Int64s, rows: Int64s, usage: Int64s) ->
     """
     if queues.tree is not None:
         return queues.tree.order(ranks, rows, usage)
-    running = np.cumsum(usage)
-    begins = find_begins(rows)
-    before = np.concatenate([[0], running])[begins]
-    counts = np.diff(np.append(begins, rows.size))
-    after = queues.usage[rows] + running - np.repeat(before, counts)
+    running, begins = usage.cumsum(), find_begins(rows)
+    before = running[begins] - usage[begins]
+    after = queues.usage[rows] + running - np.repeat(before, run_sizes(begins, rows.size))
     keys = flow_keys(queues.flow[rows], after, queues.weight[rows])
     return np.lexsort((ranks[rows], keys, queues.weight[rows] <= 0)), keys
 
@@ -272,7 +271,7 @@ def _count_before(values: npt.NDArray[np.integer]) -> Int64s:
     order = np.argsort(values, kind="stable")
     begins = find_begins(values[order])
     counts = np.empty(values.size, dtype=np.int64)
-    counts[order] = np.arange(values.size) - np.repeat(begins, np.diff(np.append(begins, values.size)))
+    counts[order] = np.arange(values.size) - np.repeat(begins, run_sizes(begins, values.size))
     return counts
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import find_begins
+from argosy_core.arrays import find_begins, run_sizes
 from argosy_core.queueing.flow import flow_keys
 
 __all__ = ["QueueTree"]
@@ -80,7 +80,7 @@ class QueueTree:
             running = np.cumsum(usage[here])
             begins = find_begins(of)
             before = np.concatenate([[0], running])[begins]
-            after = self.usage[of] + running - np.repeat(before, np.diff(np.append(begins, of.size)))
+            after = self.usage[of] + running - np.repeat(before, run_sizes(begins, of.size))
             keys[here] = flow_keys(self.flow[of], after, self.weight[of])
             merged = here[np.lexsort((ranks[of], keys[here], self.weight[of] <= 0, self.parent[of]))]
             entity[merged] = self.parent[entity[merged]]

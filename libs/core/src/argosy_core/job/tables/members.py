@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import has_true, true_places
+from argosy_core.arrays import has_true, run_sizes, true_places
 from argosy_core.errors import InvalidRequest
 from argosy_core.job.tables.key_index import KeyIndex
 
@@ -274,5 +274,5 @@ def waves(values: npt.NDArray[np.integer]) -> list[npt.NDArray[np.intp]]:
     if first.all():
         return [np.arange(values.size)] if values.size else []
     starts = true_places(first)
-    turn = np.arange(values.size) - np.repeat(starts, np.diff(np.append(starts, values.size)))
+    turn = np.arange(values.size) - np.repeat(starts, run_sizes(starts, values.size))
     return [np.sort(order[turn == index]) for index in range(int(turn.max()) + 1)]

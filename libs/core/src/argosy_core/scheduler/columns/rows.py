@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int16s, Int64s
+from argosy_core.arrays import Int16s, Int64s, find_begins, has_true, run_sizes, true_places
 from argosy_core.job.tables.members import Members
 from argosy_core.job.tables.rows import JobUpdates, ObjectUpdates, RunUpdates
 from argosy_core.scheduler.columns.messages import ClusterRuns, StateColumns
@@ -146,7 +146,17 @@ def runs_by_cluster(
         cluster: Index of each member's cluster.
         members: The members.
     """
+    if not cluster.size:
+        return ()
+    order = np.lexsort((members.ordinal, members.handle, cluster))
+    cluster, members = cluster[order], members[order]
+    is_again = (cluster[1:] == cluster[:-1]) & members[1:].equal(members[:-1])
+    if has_true(is_again):
+        kept = true_places(~np.concatenate([[False], is_again]))
+        cluster, members = cluster[kept], members[kept]
+    begins = find_begins(cluster)
+    ends = begins + run_sizes(begins, cluster.size)
     return tuple(
-        ClusterRuns(cluster=names[index], members=members[cluster == index].distinct())
-        for index in np.unique(cluster).tolist()
+        ClusterRuns(cluster=names[index], members=members[begin:end])
+        for index, begin, end in zip(cluster[begins].tolist(), begins.tolist(), ends.tolist(), strict=True)
     )

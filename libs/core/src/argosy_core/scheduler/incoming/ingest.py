@@ -395,13 +395,7 @@ def executor_rows(state: PoolState, cluster: int, held: LiveMembers) -> Executor
     specs, spec = distinct(live.spec[slots])
     nodes, node = distinct(held.node)
     owners, owner = distinct(live.job_set[slots])
-    metadata = live.metadata[slots]
-    has = metadata >= 0
-    texts, text = distinct(metadata[has])
-    metadata_index = np.full(slots.size, -1, dtype=np.int32)
-    metadata_index[has] = text
-    metadata_texts = tuple(live.metadata_texts.value(index) for index in texts.tolist())
-    metadata_index, metadata_texts = _with_stop_notes(state, slots, metadata_index, metadata_texts)
+    metadata_index, metadata_texts = _metadata(state, slots)
     names = state.clusters.nodes[cluster].names
     references = [live.specs.reference(index) for index in specs.tolist()]
     return ExecutorRows(
@@ -423,6 +417,16 @@ def executor_rows(state: PoolState, cluster: int, held: LiveMembers) -> Executor
         ),
         seen=held.state > RUN_LEASED,
     )
+
+
+def _metadata(state: PoolState, slots: Int32s) -> tuple[Int32s, tuple[bytes, ...]]:
+    """Return the place of each job's metadata among some texts, -1 for none, and the texts."""
+    own, index = state.live.metadata[slots], np.full(slots.size, -1, dtype=np.int32)
+    has, texts = own >= 0, tuple[bytes, ...]()
+    if has_true(has):
+        kinds, index[has] = distinct(own[has])
+        texts = tuple(state.live.metadata_texts.value(kind) for kind in kinds.tolist())
+    return _with_stop_notes(state, slots, index, texts)
 
 
 def _with_stop_notes(

@@ -88,8 +88,11 @@ class NodeNames:
         """Return the index for each sampler node index, -1 where none was told."""
         if self.by_sampler.size == 0:
             return np.full(sampler_nodes.size, -1, dtype=np.int32)
-        inside = (sampler_nodes >= 0) & (sampler_nodes < self.by_sampler.size)
-        return np.where(inside, self.by_sampler[np.where(inside, sampler_nodes, 0)], np.int32(-1))
+        nodes = self.by_sampler.take(sampler_nodes, mode="clip")
+        untold = (sampler_nodes < 0) | (sampler_nodes >= self.by_sampler.size)
+        if has_true(untold):
+            nodes[untold] = -1
+        return nodes
 
 
 class ClusterTable:

@@ -241,7 +241,7 @@ class PoolState:
     def stage_is_queued(self, slots: Int32s) -> Bools:
         """Return which jobs wait in their queue."""
         live = self.live
-        queued: Bools = (live.state[slots] == JOB_QUEUED) & ((live.flags[slots] & IN_FLIGHT) == 0)
+        queued: Bools = (live.state.take(slots) == JOB_QUEUED) & ((live.flags.take(slots) & IN_FLIGHT) == 0)
         return queued
 
     def job_usage(self, slots: Int32s) -> Int64s:
@@ -258,7 +258,7 @@ class PoolState:
 
     def _of_jobs(self, slots: Int32s, of_classes: Int64s, of_demands: Int64s) -> Int64s:
         """Return the values of jobs: those of their classes, but for jobs that own a row of demands."""
-        values = of_classes[self.live.class_index[slots]]
+        values = of_classes.take(self.live.class_index.take(slots), axis=0)
         if len(self.demands):
             rows = self.live.demand[slots]
             values[rows >= 0] = of_demands[rows[rows >= 0]]

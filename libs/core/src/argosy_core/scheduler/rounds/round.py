@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int32s, Int64s, has_true, true_places
+from argosy_core.arrays import Int32s, Int64s, are_among, has_true, run_sizes, true_places
 from argosy_core.errors import InvariantViolation
 from argosy_core.job.tables.ids import grow
 from argosy_core.job.tables.live import BACKING_OFF, IN_FLIGHT, PENDING
@@ -238,7 +238,7 @@ class Round:
 
         turns = queues_of(state, self._rows)
         # Gangs before them would take the room that is counted, be kept from the nodes, and so keep out the owner, too.
-        owners = true_places(np.isin(live.handle[jobs.slots], [*state.promises.gathered]))
+        owners = true_places(are_among(live.handle[jobs.slots], np.array([*state.promises.gathered], dtype=np.int64)))
         if passing is None:
             placed = walk(turns, jobs, place, owners, is_over=lambda: self._pool.is_full)
         else:
@@ -303,7 +303,7 @@ class Round:
         there = self._is_there(slots, stages.handle[rows])
         is_known, sizes = nodes >= 0, None
         if nodes.size > rows.size:
-            is_known, sizes = np.logical_and.reduceat(is_known, first), np.diff(np.append(first, nodes.size))
+            is_known, sizes = np.logical_and.reduceat(is_known, first), run_sizes(first, nodes.size)
         there &= is_known
         self._release(index, np.concatenate([rows[~there], placed.lost]))
         kept = there if sizes is None else np.repeat(there, sizes)

@@ -392,7 +392,8 @@ def _judge(state: PoolState, ends: _Ends) -> tuple[npt.NDArray[np.int16], npt.ND
         limits[failed] = failed_run_limits(state, slots[failed], run_end[failed], ends.failure[failed])
         limits[live.failures[slots] < limits] = 0
     own = (run_end == RUN_FAILED) & (limits > 0) & ~are_among(ends.failure, np.array(RETRIED))
-    job_end = np.select([succeeded, own, asked], [JOB_SUCCEEDED, JOB_FAILED, JOB_CANCELLED], JOB_QUEUED)
+    otherwise = np.where(own, JOB_FAILED, np.where(asked, JOB_CANCELLED, JOB_QUEUED))
+    job_end = np.where(succeeded, JOB_SUCCEEDED, otherwise)
     return run_end, job_end.astype(np.int16), limits
 
 
