@@ -234,28 +234,36 @@ def claims_within(state: PoolState, slots: Int32s) -> Bools:
     return may
 
 
-def _plainly_left(state: PoolState, row: int) -> int:
-    """Return what a queue may begin below its cap where nothing else binds it, micro-cores; 0 if that is not so."""
+def _plain_bound(state: PoolState, row: int, beyond_cap: Beyond) -> int:
+    """Return how much a queue may begin where at most its cap binds it, micro-cores; `MOST` where nothing does.
+
+    0 says that more binds it, or that it may begin nothing: then its jobs are to be looked at one by one.
+    """
     caps = state.caps
-    if state.room.has_lifetimes or caps.reserved.size or state.promises.followers:
+    if row in state.queues.limits or row in state.job_set_limits.queues:
+        return 0
+    if row >= caps.binds.size or not caps.binds[row]:
+        return MOST
+    if beyond_cap is Beyond.EVERYBODY or state.room.has_lifetimes or caps.reserved.size or state.promises.followers:
         return 0
     cap = float(caps.most_non_preemptible[row])
     return 0 if state.queues.flow[row] * MICRO > cap + 1 else max(int(min(cap, MOST)) - int(state.queues.usage[row]), 0)
 
 
-def _plain_heads(
-    state: PoolState, row: int, count: int, wanted: Bools | None, *, view: int
-) -> tuple[Int32s, bool] | None:
-    """As `heads_within` where the cap alone binds, and sums tell who may begin; None where they do not."""
-    left = _plainly_left(state, row)
-    if not left:
-        return None
-    slots, all_of_them = state.queues.orders[row].heads(count, wanted, view)
-    running = np.cumsum(state.job_usage(slots))
-    end = int(np.searchsorted(running, left, side="right"))
+def _below_bound(state: PoolState, found: tuple[Int32s, bool], usage: Int64s, bound: int) -> tuple[Int32s, bool] | None:
+    """Return which of the first jobs of a queue a bound lets begin; None if sums of their usages do not tell.
+
+    Args:
+        state: The pool.
+        found: The first jobs, and whether these are all, as `Backlog.heads` returns them.
+        usage: Usage of each.
+        bound: See `_plain_bound`.
+    """
+    slots, running = found[0], usage.cumsum()
+    end = int(running.searchsorted(bound, side="right"))
     if end == slots.size:
-        return slots, all_of_them
-    return (slots[:end], True) if end and left - int(running[end - 1]) < state.caps.least_usage else None
+        return found
+    return (slots[:end], True) if end and bound - int(running[end - 1]) < state.caps.least_usage else None
 
 
 def _room_beyond(state: PoolState, row: int, beyond_cap: Beyond) -> _Room | None:
@@ -284,10 +292,9 @@ def heads_within(
         beyond_cap: Who is returned though a cap holds it back.
     """
     order = state.queues.orders[row]
-    if row not in state.queues.limits and row not in state.job_set_limits.queues:
-        if row >= state.caps.binds.size or not state.caps.binds[row]:
-            return order.heads(count, wanted, view)
-        found = None if beyond_cap is Beyond.EVERYBODY else _plain_heads(state, row, count, wanted, view=view)
+    if bound := _plain_bound(state, row, beyond_cap):
+        plain = order.heads(count, wanted, view)
+        found = plain if bound == MOST else _below_bound(state, plain, state.job_usage(plain[0]), bound)
         if found is not None:
             return found
     room = _room_beyond(state, row, beyond_cap)
@@ -312,15 +319,15 @@ def heads_of_each(
     state: PoolState, rows: list[int], count: int, wanted: Bools | None, *, view: int, beyond_cap: Beyond
 ) -> list[tuple[Int32s, bool]]:
     """As `heads_within` for each of several queues; those that nothing holds back are looked at together."""
-    limits, sets, binds = state.queues.limits, state.job_set_limits.queues, state.caps.binds
-    found: dict[int, tuple[Int32s, bool]] = {}
+    found: dict[int, tuple[Int32s, bool] | None] = {}
     if wanted is None:
-        free = [row for row in rows if not (row in limits or row in sets or (row < binds.size and binds[row]))]
-        found = dict(zip(free, heads_of_all([state.queues.orders[row] for row in free], count), strict=True))
-    return [
-        found[row] if row in found else heads_within(state, row, count, wanted, view=view, beyond_cap=beyond_cap)
-        for row in rows
-    ]
+        bounds = {row: bound for row in rows if (bound := _plain_bound(state, row, beyond_cap))}
+        heads = heads_of_all([state.queues.orders[row] for row in bounds], count)
+        usage, end = state.job_usage(np.concatenate([_NOBODY, *(slots for slots, _ in heads)])), 0
+        for (row, bound), head in zip(bounds.items(), heads, strict=True):
+            begin, end = end, end + head[0].size
+            found[row] = head if bound == MOST else _below_bound(state, head, usage[begin:end], bound)
+    return [found.get(row) or heads_within(state, row, count, wanted, view=view, beyond_cap=beyond_cap) for row in rows]
 
 
 def find_limit(state: PoolState, slot: int) -> tuple[WaitReason, str]:
