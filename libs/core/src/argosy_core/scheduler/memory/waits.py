@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Int64s, has_true
+from argosy_core.arrays import Int64s, has_true, spread
 from argosy_core.placement import ANY_KIND, WaitReason
 from argosy_core.scheduler.columns.codes import REASON_FAULT, REASON_NO_ROOM, REASON_NONE
 
@@ -80,18 +80,18 @@ class WaitTable:
     def wait(
         self,
         classes: npt.NDArray[np.integer],
-        cluster: int,
+        cluster: int | Int64s,
         reasons: npt.NDArray[np.int8],
         *,
         retry_after_s: npt.NDArray[np.floating],
         now_s: float,
         node_kinds: Int64s | None = None,
     ) -> None:
-        """Note reasons of classes at a cluster.
+        """Note reasons of classes at clusters.
 
         Args:
             classes: n class indices.
-            cluster: Cluster index.
+            cluster: n cluster indices, or one for all.
             reasons: n reasons, none of them NONE.
             retry_after_s: n times after which a plugin wants to be asked again, 0 if it does not say.
             now_s: Now.
@@ -99,11 +99,13 @@ class WaitTable:
         """
         if node_kinds is not None:
             told = node_kinds != ANY_KIND
-            self.node_kinds[classes[told], cluster] = node_kinds[told]
-        is_fault = reasons == REASON_FAULT
-        counts = np.where(is_fault, np.minimum(self.fault_count[classes, cluster] + 1, _MOST_FAULTS + 1), 0)
+            self.node_kinds[classes[told], spread(cluster, classes.size, np.int64)[told]] = node_kinds[told]
         after_s = np.where(retry_after_s > 0, retry_after_s, self.expiry_s)
-        after_s = np.where(is_fault, np.minimum(2.0 ** np.maximum(counts - 1, 0), FAULT_BACK_OFF_MAX_S), after_s)
+        counts: Int64s | int = 0
+        is_fault = reasons == REASON_FAULT
+        if has_true(is_fault):
+            counts = np.where(is_fault, np.minimum(self.fault_count[classes, cluster] + 1, _MOST_FAULTS + 1), 0)
+            after_s = np.where(is_fault, np.minimum(2.0 ** np.maximum(counts - 1, 0), FAULT_BACK_OFF_MAX_S), after_s)
         self.fault_count[classes, cluster] = counts
         self.judged[classes, cluster] = True
         self.reason[classes, cluster] = reasons
@@ -112,8 +114,13 @@ class WaitTable:
         if after_s.size:
             self.next_end_s = min(self.next_end_s, now_s + float(after_s.min()))
 
-    def answered(self, classes: npt.NDArray[np.integer], cluster: int) -> None:
-        """Note that classes were answered without a reason: what was said of them before is over."""
+    def answered(self, classes: npt.NDArray[np.integer], cluster: int | Int64s) -> None:
+        """Note that classes were answered without a reason: what was said of them before is over.
+
+        Args:
+            classes: n class indices.
+            cluster: n cluster indices, or one for all.
+        """
         self.reason[classes, cluster] = REASON_NONE
         self.until_s[classes, cluster] = math.inf
         self.room[classes, cluster] = UNKNOWN_ROOM

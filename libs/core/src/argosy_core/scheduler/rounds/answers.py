@@ -5,15 +5,15 @@ Source: design section 5, "Round"; 003 "Scheduler architecture".
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from argosy_core.arrays import Int32s, are_among, has_true, true_places
 from argosy_core.framework import Fault
-from argosy_core.placement import SampleReply, WaitReason
+from argosy_core.placement import ANY_KIND, SampleReply, WaitReason
 from argosy_core.scheduler.backfill.promises import CouldHold
 from argosy_core.scheduler.columns.codes import REASON_FAULT, REASON_NONE
 from argosy_core.scheduler.memory.results import ClassResult
@@ -104,45 +104,66 @@ class Answers:
                 state.answers.pop((class_index, index), None)
         self._lacking.append((index, np.where(same, classes, -1), reply))
 
-    def note_waits(self, faults: Mapping[int, Fault], promised: Container[int] = ()) -> None:
+    def note_waits(self, faults: Mapping[int, Fault], promised: Collection[int] = ()) -> None:
         """Have classes wait at clusters that said why they have no node for all of them, and had none for some job.
 
         Args:
             faults: What plugins of the decision said of classes, by class id.
             promised: Clusters of which nodes that others were promised stood among the candidates.
         """
-        state = self._state
-        is_exhausted = np.zeros(state.classes.ids.end + 1, dtype=np.bool_)  # the last stands for a forgotten class
-        is_exhausted[list(self._exhausted)] = True
-        for index, classes, reply in self._lacking:
-            if state.clusters.session[index] != self._session[index]:
-                continue  # a new session begins with everything asked again
-            known, said = classes >= 0, reply.reason != REASON_NONE
-            waits = known & said & ((reply.offset[1:] == reply.offset[:-1]) | is_exhausted[classes])
-            if self._woken:
-                waits &= np.array([(row, index) not in self._woken for row in classes.tolist()], dtype=np.bool_)
-            state.waits.answered(classes[known & ~said], index)
-            if has_true(waits):
-                retry_s = reply.retry_after_s[waits] if reply.retry_after_s.size else np.zeros(int(waits.sum()))
-                state.waits.wait(
-                    classes[waits],
-                    index,
-                    reply.reason[waits],
-                    retry_after_s=retry_s,
-                    now_s=self._now_s,
-                    node_kinds=reply.node_kinds[waits] if reply.node_kinds.size else None,
-                )
-            if self._held_back and index in promised:
-                behind = classes[known & ~said & are_among(classes, np.array([*self._held_back]))]
-                state.waits.wait(
-                    behind,
-                    index,
-                    np.full(behind.size, WaitReason.PROMISED, dtype=np.int8),
-                    retry_after_s=np.full(behind.size, max(_PROMISED_RETRY_S, state.waits.expiry_s)),
-                    now_s=self._now_s,
-                )
+        session = self._state.clusters.session
+        # A new session begins with everything asked again.
+        lasting = [answer for answer in self._lacking if session[answer[0]] == self._session[answer[0]]]
+        if lasting:
+            self._note_reasons(lasting, promised)
         for class_id, fault in faults.items():
             self._note_fault(class_id, fault)
+
+    def _note_reasons(
+        self, answers: Sequence[tuple[int, npt.NDArray[np.int64], SampleReply]], promised: Collection[int]
+    ) -> None:
+        """Note at once what some answers said: NumPy takes as long for the classes of one cluster as for those of all.
+
+        Args:
+            answers: Cluster, its classes, of which -1 is one that was forgotten, and the answer.
+            promised: As for `note_waits`.
+        """
+        waits_table, replies = self._state.waits, [reply for _, _, reply in answers]
+        classes = np.concatenate([own for _, own, _ in answers])
+        cluster = np.repeat([index for index, _, _ in answers], [own.size for _, own, _ in answers])
+        reason = np.concatenate([reply.reason for reply in replies])
+        empty = np.concatenate([reply.offset[1:] == reply.offset[:-1] for reply in replies])
+        is_exhausted = np.zeros(self._state.classes.ids.end + 1, dtype=np.bool_)  # the last stands for a forgotten one
+        is_exhausted[list(self._exhausted)] = True
+        known, said = classes >= 0, reason != REASON_NONE
+        waits = known & said & (empty | is_exhausted[classes])
+        if self._woken:
+            pairs = zip(classes.tolist(), cluster.tolist(), strict=True)
+            waits &= np.array([pair not in self._woken for pair in pairs], dtype=np.bool_)
+        is_free = known & ~said
+        waits_table.answered(classes[is_free], cluster[is_free])
+        if has_true(waits):
+            retry_s = [_or_all(reply.retry_after_s, 0.0, reply.reason.size) for reply in replies]
+            kinds = [_or_all(reply.node_kinds, ANY_KIND, reply.reason.size) for reply in replies]
+            waits_table.wait(
+                classes[waits],
+                cluster[waits],
+                reason[waits],
+                retry_after_s=np.concatenate(retry_s)[waits],
+                now_s=self._now_s,
+                node_kinds=np.concatenate(kinds)[waits],
+            )
+        if self._held_back and promised:
+            behind = is_free & are_among(classes, np.array([*self._held_back]))
+            behind &= np.array([index in promised for index in cluster.tolist()], dtype=np.bool_)
+            count = int(np.count_nonzero(behind))
+            waits_table.wait(
+                classes[behind],
+                cluster[behind],
+                np.full(count, WaitReason.PROMISED, dtype=np.int8),
+                retry_after_s=np.full(count, max(_PROMISED_RETRY_S, waits_table.expiry_s)),
+                now_s=self._now_s,
+            )
 
     def _note_fault(self, class_id: int, fault: Fault) -> None:
         """Have a class that a plugin of the decision turned away wait at every cluster that was asked for it."""
@@ -160,3 +181,8 @@ class Answers:
                 text=f"{fault.plugin}: {fault.reason}",
                 round_number=self._number,
             )
+
+
+def _or_all(values: npt.NDArray[Any], default: float, count: int) -> npt.NDArray[Any]:
+    """Return values, or if there are none the same one for each of several classes."""
+    return values if values.size else np.full(count, default)
