@@ -41,8 +41,6 @@ _BLOCK: Final = 1 << 14
 _MOST_ROOM: Final = np.iinfo(np.int32).max
 _SOONER_HALF_S: Final = 0.5
 _LATER_HALF_S: Final = 3.0
-_FEW_AMOUNTS: Final = 4096
-"""Amounts that are compared at once, at most."""
 _MOST_UNJUDGED: Final = 256
 """Classes that a round asks for just to learn whether any node matches them."""
 _NO_CLASSES: Final = np.zeros(0, dtype=np.int32)
@@ -55,19 +53,15 @@ _MOST_EXTRA: Final = 64
 
 def _holds(needs: Int64s, have: Int64s) -> Bools:
     """Return (class, cluster): where there is as much of every resource as a pod asks for."""
-    if needs.size * have.shape[0] <= _FEW_AMOUNTS:  # one pass over all resources costs less than one over each
-        unused = ~np.logical_or.reduce(needs, axis=0)
-        return np.asarray(np.logical_and.reduce((needs[:, None] <= have) | unused, axis=2))
     fits = np.ones((needs.shape[0], have.shape[0]), dtype=np.bool_)
-    for column in range(needs.shape[1]):
-        if has_true(needs[:, column]):
-            fits &= needs[:, column, None] <= have[:, column]
+    for column in true_places(np.logical_or.reduce(needs, axis=0)).tolist():
+        fits &= needs[:, column, None] <= have[:, column]
     return fits
 
 
 def _has_room(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
     """Return (class, cluster): where a job may find room, as far as sums and the largest node tell."""
-    clusters, needs = state.clusters, state.classes.requests[classes]
+    clusters, needs = state.clusters, state.classes.requests.take(classes, axis=0)
     if not state.classes.gangs:
         return _holds(needs, np.minimum(clusters.largest, clusters.free))
     return _holds(needs, clusters.free) & _holds(state.classes.node_needs(classes), clusters.largest)
@@ -92,7 +86,7 @@ def askable(state: PoolState, classes: npt.NDArray[np.integer]) -> Bools:
     clusters = state.clusters
     state.ensure_class_grid()
     fits = _has_room(state, classes) & clusters.usable()
-    fits &= state.waits.reason[classes, : len(clusters)] == REASON_NONE
+    fits &= state.waits.reason.take(classes, axis=0)[:, : len(clusters)] == REASON_NONE
     if state.held_classes.size:
         fits[np.isin(state.classes.class_id[classes], state.held_classes)] = False
     return fits
@@ -184,14 +178,21 @@ def count_room(state: PoolState, classes: npt.NDArray[np.integer], where: Bools)
 
     Complexity: O(classes * clusters * resources) in NumPy.
     """
-    clusters, needs = state.clusters, state.classes.requests[classes]
-    room = np.minimum(state.waits.room[classes, : len(clusters)], _MOST_ROOM).astype(np.int64)
-    for column in range(needs.shape[1]):
-        asking = true_places(needs[:, column])
-        if asking.size:
-            free = np.maximum(clusters.free[:, column], 0)
-            room[asking] = np.minimum(room[asking], free // needs[asking, column, None])
-    return np.asarray((room * where).sum(axis=1), dtype=np.int64)
+    count = np.zeros(classes.size, dtype=np.int64)
+    free = np.maximum(state.clusters.free, 0)
+    for start in range(0, classes.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        needs = state.classes.requests.take(classes[part], axis=0)
+        told = state.waits.room.take(classes[part], axis=0)[:, : len(state.clusters)]
+        room = np.minimum(told, _MOST_ROOM).astype(np.int64)
+        for column in range(needs.shape[1]):
+            asking = true_places(needs[:, column])
+            if asking.size == room.shape[0]:  # mostly all ask for the same resources, and nothing need be picked out
+                np.minimum(room, free[:, column] // needs[:, column, None], out=room)
+            elif asking.size:
+                room[asking] = np.minimum(room[asking], free[:, column] // needs[asking, column, None])
+        count[part] = (room * where[part]).sum(axis=1)
+    return count
 
 
 def count_wanted(state: PoolState, slots: Int32s) -> tuple[Int32s, Int32s]:
@@ -212,29 +213,29 @@ def count_wanted(state: PoolState, slots: Int32s) -> tuple[Int32s, Int32s]:
     return classes.astype(np.int32), counts.astype(np.int32)
 
 
-def find_placeable(state: PoolState) -> tuple[Int32s, Int64s]:
+def find_placeable(state: PoolState) -> tuple[Int32s, Bools]:
     """Find out which classes of queued jobs some cluster may be asked for, and note it in `state.placeable`.
 
     Returns:
-        n class indices, and an upper bound of the pods of each that may find a place.
+        n class indices, and (n, cluster) which clusters may be asked for each.
 
     Complexity: O(classes with queued jobs * clusters * resources) in NumPy.
     """
     end = state.classes.ids.end
     placeable = np.zeros(end, dtype=np.bool_)
     waiting = true_places(state.classes.waiting_count[:end] > 0)
-    rooms = [np.zeros(0, dtype=np.int64)]
+    found = [np.zeros((0, len(state.clusters)), dtype=np.bool_)]
     for start in range(0, waiting.size, _BLOCK):
         part = waiting[start : start + _BLOCK]
         where = askable(state, part)
         chosen = where.any(axis=1)
         placeable[part[chosen]] = True
-        rooms.append(count_room(state, part[chosen], where[chosen]))
+        found.append(where[chosen])
     before = state.placeable
     if has_true(placeable[: before.size] & ~before) or has_true(placeable[before.size :]):
         state.wake_count += 1
     state.placeable = placeable
-    return true_places(placeable).astype(np.int32), np.concatenate(rooms)
+    return true_places(placeable).astype(np.int32), np.concatenate(found)
 
 
 class Asking:

@@ -18,7 +18,7 @@ from argosy_core.scheduler.columns.codes import REASON_NO_ROOM
 from argosy_core.scheduler.memory.promised import GatheredNodes, PromisedStart
 from argosy_core.scheduler.memory.state import PoolState
 from argosy_core.scheduler.memory.work_ends import are_over
-from argosy_core.scheduler.turns.asking import find_placeable, reasons_at
+from argosy_core.scheduler.turns.asking import count_room, find_placeable, reasons_at
 from argosy_core.scheduler.turns.head_choice import choose_of
 from argosy_core.scheduler.turns.limits import Beyond, heads_of_each, heads_within
 from argosy_core.scheduler.turns.shares import room_below_share
@@ -58,13 +58,11 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
     Complexity: as `queueing.fill`, and O(classes x clusters) in NumPy.
     """
     queues, live = state.queues, state.live
-    classes, room = find_placeable(state)
+    classes, where = find_placeable(state)
     heads = state.pending_slots()
-    nobody = np.zeros(0, dtype=np.int32)
+    nobody, nothing = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
     if not classes.size:
-        return np.zeros(0, dtype=np.int64), Filled(
-            slots=nobody, rows=nobody.astype(np.int64), usage=room, classes=nobody
-        )
+        return nothing, Filled(slots=nobody, rows=nothing, usage=nothing, classes=nobody)
     # A waiting head counts as of a class of its own, behind all others, so that it alone is taken of its class.
     head_class = state.classes.ids.end
     # Mostly whatever waits is wanted, and the class of each job need not be looked up.
@@ -81,7 +79,7 @@ def choose_jobs(state: PoolState) -> tuple[Int64s, Filled]:
         expected_count=_expected_count(state, classes, usage_limit),
         kind_count=1 + len(state.promises.handles),
     )
-    limits.room[classes] = room
+    limits.room[classes] = count_room(state, classes, where)
     limits.room[head_class] = heads.size
     rows = queues_with_work(state, wanted=True)
     usages = np.append(state.classes.usage[classes], turn_size(state, heads))
