@@ -132,6 +132,8 @@ class Decider:
         """Return the candidates of the runs that have any, in the order in which they were placed."""
         # All look at what the first choices left, before any takes, so that no class is without only since another one
         # was asked about before it.
+        if self._pool.is_full:
+            self._lacking.clear()  # the first choices left nothing to anybody
         spares: dict[int, _Spares] = {}
         alike: dict[int, list[list[int]]] = {}
         looks = _Looks(self._pool, self._rng) if self._lacking else None
@@ -232,9 +234,6 @@ class _Spares:
 
         Those of its first one's cluster come before others.
         """
-        if self._looks.pool.is_full:
-            self._pass(count - 1)
-            return
         first, places = chosen[0], list[int]()
         own = self._looks.cluster[first]
         if self._draws:
@@ -252,16 +251,6 @@ class _Spares:
         places.sort()
         entries = self._looks.pool.entries
         chosen[1:] = [entries[place] for place in places]
-
-    def _pass(self, count: int) -> None:
-        """Draw as if there were candidates to give where none is left: chance does not depend on what is looked for."""
-        if self._shared is None:
-            looks, size = self._looks, self._queue.end - self._queue.begin
-            if self._draws:
-                del looks.draw(_TRIES * count)[-_TRIES * count :]
-            looks.rng.permutation(size)
-            looks.rng.permutation(size)
-            self._shared = []
 
     def _draw(self, first: int, own: int, places: list[int], count: int) -> None:
         """Give a run candidates of its first one's cluster that draws find."""
