@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from argosy_core.arrays import are_among, has_true, true_places
+from argosy_core.arrays import are_among, find_begins, has_true, run_sizes, true_places
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,12 @@ def test_what_stands_among_others_is_told_as_numpy_does(count: int, other_count:
     rng = np.random.default_rng(1)
     values, others = rng.integers(0, 40, count, dtype=np.int32), rng.integers(0, 40, other_count)
     assert are_among(values, others).tolist() == np.isin(values, others).tolist()
+
+
+@pytest.mark.parametrize("values", [[], [3], [3, 3, 3], [1, 1, 2, 3, 3, 3]])
+def test_runs_of_equal_values_are_told_as_numpy_does(values: list[int]) -> None:
+    """Where they begin and how long they are, of none as of many."""
+    column = np.array(values, dtype=np.int64)
+    _, begins, counts = np.unique(column, return_index=True, return_counts=True)
+    assert find_begins(column).tolist() == begins.tolist()
+    assert run_sizes(find_begins(column), column.size).tolist() == counts.tolist()

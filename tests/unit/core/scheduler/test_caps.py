@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from argosy_core.arrays import has_true
 from argosy_core.placement import WaitReason
+from argosy_core.queueing import QueueLimits
 from argosy_core.scheduler import (
     Explanation,
     QueueView,
@@ -18,6 +20,8 @@ from argosy_core.scheduler import (
     set_queues,
 )
 from argosy_core.scheduler.memory.flows import counted_usage
+from argosy_core.scheduler.turns.fair_caps import find_caps
+from argosy_core.scheduler.turns.limits import Beyond, heads_of_each, heads_within
 from argosy_testkit.leader_world import LeaderWorld
 from argosy_testkit.world_rows import Report
 
@@ -154,6 +158,31 @@ def test_what_could_only_begin_alone_is_not_passed_by_its_kind() -> None:
     end(world, large)
     world.now_s += 3000.0
     assert world.round().handle.tolist() == small[:2]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_heads_of_several_queues_are_those_of_each(seed: int) -> None:
+    """Queues without a limit, below their caps, above them and with limits, together and one by one."""
+    rng = np.random.default_rng(seed)
+    world = LeaderWorld(queues={f"q{number}": 1.0 for number in range(6)}, settings=_SETTINGS, clusters={"a": 40})
+    for class_id in range(1, 5):
+        world.define_class(class_id, cpu=1000 * class_id)
+    limits = QueueLimits(max_running_count=3)
+    set_queues(world.state, [QueueView(queue_id=6, name="q5", weight=1.0, limits=limits)])
+    for _ in range(24):
+        world.submit(int(rng.integers(1, 9)), queue=int(rng.integers(1, 7)), class_id=int(rng.integers(1, 5)))
+    world.round()
+    state = world.state
+    state.caps = find_caps(state)
+    if seed % 2:
+        state.queues.flow = state.queues.flow * rng.choice([1.0, 5.0], state.queues.flow.size)
+    assert has_true(state.caps.binds)
+    rows = list(range(6))
+    for count in (1, 5, 200):
+        alone = [heads_within(state, row, count, None, view=0) for row in rows]
+        together = heads_of_each(state, rows, count, None, view=0, beyond_cap=Beyond.NOBODY)
+        for (slots, is_all), (own_slots, own_is_all) in zip(together, alone, strict=True):
+            assert (slots.tolist(), is_all) == (own_slots.tolist(), own_is_all)
 
 
 def test_a_flow_above_the_cap_is_waited_for() -> None:

@@ -1,12 +1,16 @@
-"""Messages to and from the scheduler: several reports as one, and a sampler in this process."""
+"""Messages to and from the scheduler: several reports as one, runs by cluster, and a sampler in this process."""
 
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from argosy_core.job.states import ObjectState
+from argosy_core.job.tables.members import Members
 from argosy_core.scheduler import StateColumns
 from argosy_core.scheduler.columns.messages import join_states
+from argosy_core.scheduler.columns.rows import runs_by_cluster
 
 
 def report_of(*runs: int, message: list[int], texts: tuple[str, ...]) -> StateColumns:
@@ -51,3 +55,14 @@ def test_one_report_is_itself() -> None:
     """The common case copies nothing."""
     report = report_of(1, message=[0], texts=("one",))
     assert join_states([report]) is report
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(1, 2)), max_size=20))
+def test_runs_by_cluster_has_each_run_once_where_it_is(rows: list[tuple[int, int, int]]) -> None:
+    """Whatever their order, and told twice or in two clusters: clusters in order, of each its runs sorted by key."""
+    names = ("a", "b", "c", "d")
+    cluster, handle, attempt = (np.array([row[part] for row in rows], dtype=np.int64) for part in range(3))
+    found = runs_by_cluster(names, cluster, Members.of(handle, attempt))
+    pairs = [(names.index(runs.cluster), *pair) for runs in found for pair in runs.members.pairs()]
+    assert pairs == sorted(set(rows))
+    assert all(len(runs.members) for runs in found)

@@ -80,6 +80,20 @@ def test_round_leases_what_fits_and_leaves_the_rest_queued() -> None:
     assert last_round(world.state).totals["leases"] == 20
 
 
+def test_heads_are_let_go_once_nobody_waits() -> None:
+    """The head that found its room is none any more, and nobody is elected while nothing waits."""
+    world = LeaderWorld(clusters={"a": 1})
+    handles = world.submit(5)
+    world.round()
+    assert world.state.heads.tolist() == handles[4:]
+    _end_all(world, "a")
+    assert world.round().handle.tolist() == handles[4:]
+    assert world.state.pending_slots().size == world.state.heads.size == 0
+    world.submit(1)
+    world.round()
+    assert world.state.pending_slots().size == world.state.heads.size == 0
+
+
 def test_jobs_of_other_classes_pass_a_blocked_one_but_not_its_own_class() -> None:
     """The blocked job keeps its place; others that fit elsewhere go on."""
     world = LeaderWorld(clusters={"a": 1}, settings=ALL_CLUSTERS)
