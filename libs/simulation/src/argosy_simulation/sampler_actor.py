@@ -386,6 +386,6 @@ class SamplerActor(Process):
                 self._context.network.tell(stream, "take_held", held, repeatable=True)
 
 
-def _shapes(events: PodEvents) -> tuple[list[Int64s], Int32s]:
+def _shapes(events: PodEvents) -> tuple[Int64s, Int32s]:
     """Return what pods ask for, each its own, as `RunPods.fold` takes it."""
-    return list(events.requests), np.arange(len(events), dtype=np.int32)
+    return events.requests, np.arange(len(events), dtype=np.int32)

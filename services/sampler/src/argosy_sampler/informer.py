@@ -82,7 +82,6 @@ class Informer:
         self._resources: tuple[str, ...] = ()
         self._requests: npt.NDArray[np.int64] | None = None
         self._mapped: npt.NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
-        self._shapes: list[npt.NDArray[np.int64]] = []
 
     async def cluster_uid(self) -> str:
         """Return the cluster's uid, waiting until the cluster can be reached."""
@@ -173,7 +172,7 @@ class Informer:
     def _take_pod_list(self, listed: ObjectEvents) -> None:
         self._run_pods.clear()
         pods = self._ledger.disown(self._pod_events(listed))
-        pods = self._run_pods.fold(pods, self._shapes, listed.request_column)
+        pods = self._run_pods.fold(pods, self._mapped, listed.request_column)
         self._ledger.observe_all(pods)
         self._tell_pods(pods)
         self._pods_listed.set()
@@ -182,7 +181,7 @@ class Informer:
         """Take in changes of pods, unmanaged ones included."""
         if len(events):
             pods, column = self._pod_events(events), events.request_column
-            self._tell_pods(self._ledger.take_pods(pods, self._run_pods, shapes=self._shapes, shape_column=column))
+            self._tell_pods(self._ledger.take_pods(pods, self._run_pods, shapes=self._mapped, shape_column=column))
 
     def _tell_pods(self, pods: PodEvents) -> None:
         if self._framework.has(Point.EVENT):
@@ -205,7 +204,6 @@ class Informer:
             self._mapped = np.zeros((len(events.requests) + 1, len(axis)), dtype=np.int64)
             for column, name in enumerate(events.resources):
                 self._mapped[:-1, axis.index(name)] = events.requests[:, column]
-            self._shapes = list(self._mapped)
         if len(self._rows):
             nodes = self._rows[events.node_column]
             nodes[events.node_column < 0] = -1

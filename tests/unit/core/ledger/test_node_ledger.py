@@ -203,7 +203,7 @@ def test_pods_taken_at_once_are_taken_as_step_by_step() -> None:
             *((handle, uid, (handle + (uid % 7 == 0)) % 3, bool(chance.random() < 0.4)) for handle, uid in rows),
             cpu=int(chance.integers(1, 9)) * 100,
         )
-        shapes, column = list(events.requests), np.arange(size, dtype=np.int32)
+        shapes, column = events.requests, np.arange(size, dtype=np.int32)
         folded = other_pods.fold(other.disown(events), shapes, column)
         other.observe(folded)
         taken = one.take_pods(events, one_pods, shapes=shapes, shape_column=column)

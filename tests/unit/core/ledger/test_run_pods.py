@@ -24,7 +24,7 @@ def pods(*rows: tuple[int, int, bool], shapes: list[list[int]]) -> PodEvents:
 
 def test_bag_asks_for_what_its_live_pods_ask_for_together() -> None:
     """The run stands under its first pod's uid, and ends with the last of them."""
-    run_pods, shapes = RunPods(), [np.array([1, 10]), np.array([2, 20])]
+    run_pods, shapes = RunPods(), np.array([[1, 10], [2, 20]])
     column = np.array([0, 1], dtype=np.int32)
     begun = run_pods.fold(pods((7, 1, False), (7, 2, False), shapes=[[1, 10], [2, 20]]), shapes, column)
     assert begun.requests.tolist() == [[1, 10], [3, 30]]
@@ -37,7 +37,7 @@ def test_bag_asks_for_what_its_live_pods_ask_for_together() -> None:
 
 def test_events_of_no_pod_are_taken_while_a_run_has_several() -> None:
     """A cluster may show changes of other kinds alone."""
-    run_pods, shapes = RunPods(), [np.array([1, 10])]
+    run_pods, shapes = RunPods(), np.array([[1, 10]])
     run_pods.fold(pods((7, 1, False), (7, 2, False), shapes=[[1, 10]]), shapes, np.zeros(2, dtype=np.int32))
     nothing = pods(shapes=[[1, 10]])
     nothing = replace(nothing, uids=np.zeros((0, 16), dtype=np.uint8), requests=np.zeros((0, 2), dtype=np.int64))
@@ -50,17 +50,17 @@ def test_live_pod_keeps_its_requests_and_not_the_table_in_which_they_came() -> N
     table = np.ones((1000, 4), dtype=np.int64)
     gone = weakref.ref(table)
     column = np.zeros(1, dtype=np.int32)
-    run_pods.fold(pods((7, 1, False), shapes=[[1] * 4]), list(table), column)
+    run_pods.fold(pods((7, 1, False), shapes=[[1] * 4]), table, column)
     table = np.ones((1001, 4), dtype=np.int64)
-    run_pods.fold(pods((8, 2, False), shapes=[[1] * 4]), list(table), column)
+    run_pods.fold(pods((8, 2, False), shapes=[[1] * 4]), table, column)
     assert gone() is None
-    second = run_pods.fold(pods((7, 3, False), shapes=[[1] * 4]), list(table), column)
+    second = run_pods.fold(pods((7, 3, False), shapes=[[1] * 4]), table, column)
     assert second.requests.tolist() == [[2] * 4]
 
 
 def test_pods_of_a_batch_are_taken_in_order() -> None:
     """One that begins and ends, and the next one of its member, in one batch; what is over leaves nothing behind."""
-    run_pods, shapes = RunPods(), [np.array([1])]
+    run_pods, shapes = RunPods(), np.array([[1]])
     rows = ((7, 1, False), (8, 4, False), (7, 1, True), (7, 2, False), (7, 3, False), (7, 2, True), (7, 3, True))
     folded = run_pods.fold(pods(*rows, shapes=[[1]]), shapes, np.zeros(len(rows), dtype=np.int32))
     assert folded.requests[:, 0].tolist() == [1, 1, 1, 1, 2, 1, 1]
@@ -72,7 +72,7 @@ def test_pods_of_a_batch_are_taken_in_order() -> None:
 
 def test_pods_of_many_members_grow_the_table_and_free_it_again() -> None:
     """Each slot is given to one member at a time."""
-    run_pods, shapes, count = RunPods(), [np.array([1])], 1000
+    run_pods, shapes, count = RunPods(), np.array([[1]]), 1000
     column = np.zeros(count, dtype=np.int32)
     for round_number in range(3):
         rows = [(round_number * count + place + 1, place % 251, False) for place in range(count)]

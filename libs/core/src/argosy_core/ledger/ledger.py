@@ -359,16 +359,14 @@ class NodeLedger:
         self._check_events(events)
         return self._observer.observe(events, self.permits)
 
-    def take_pods(
-        self, events: PodEvents, run_pods: RunPods, *, shapes: Sequence[Int64s], shape_column: Int32s
-    ) -> PodEvents:
+    def take_pods(self, events: PodEvents, run_pods: RunPods, *, shapes: Int64s, shape_column: Int32s) -> PodEvents:
         """Take in pods as `observe` does, of which several may be one member's and some may claim others' runs.
 
         Args:
             events: n events.
             run_pods: What is known of members of several pods.
-            shapes: Distinct requests, each a vector.
-            shape_column: (n,) index into `shapes`.
+            shapes: (m, resource) distinct requests.
+            shape_column: (n,) row of `shapes`.
 
         Returns:
             The events as they count, see `disown` and `RunPods.fold`.

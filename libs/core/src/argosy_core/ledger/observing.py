@@ -10,7 +10,6 @@ Source: design sections 5 "Sampler session" and 6 "ledger transitions".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -64,7 +63,7 @@ class PodObserver:
         permits: PermitLedger,
         run_pods: RunPods,
         *,
-        shapes: Sequence[Int64s],
+        shapes: Int64s,
         shape_column: Int32s,
     ) -> PodEvents:
         """Take in pods as `disown`, `RunPods.fold` and `observe` do one after the other, and look for each once."""

@@ -8,7 +8,7 @@ Source: design section 5, "Sampler session": an observed pod replaces its placem
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -32,8 +32,10 @@ class RunPods:
     def __init__(self) -> None:
         """Start without pods."""
         self._shared: dict[bytes, Int64s] = {}
-        self._shapes: Sequence[Int64s] = ()
+        self._shapes: Int64s = np.zeros((0, 0), dtype=np.int64)
         self._own = np.zeros(0, dtype=np.object_)
+        """By row of `_shapes`: a copy of it, where some pod asked for it."""
+        self._is_copied: Bools = np.zeros(0, dtype=np.bool_)
         self.clear()
 
     def clear(self) -> None:
@@ -52,7 +54,7 @@ class RunPods:
     def fold(
         self,
         events: PodEvents,
-        shapes: Sequence[Int64s],
+        shapes: Int64s,
         shape_column: npt.NDArray[np.int32],
         *,
         are_distinct: bool = False,
@@ -61,13 +63,14 @@ class RunPods:
 
         Args:
             events: n events.
-            shapes: Distinct requests, each a vector; what is kept of them is copied, once for all pods alike.
-            shape_column: (n,) index into `shapes`.
+            shapes: (m, resource) distinct requests; what is kept of them is copied, once for all pods alike. Give the
+                same array as long as it is the same table.
+            shape_column: (n,) row of `shapes`.
             are_distinct: No member is known to stand twice.
 
         Complexity: a few passes over n; Python work only for pods beside which their member has, or had, others.
         """
-        asked = self._own_shapes(shapes)[shape_column]
+        asked = self._own_shapes(shapes, shape_column)
         uids = np.ascontiguousarray(events.uids).view(np.int64)
         of_runs = events.members.ordinal > 0
         changed: list[tuple[int, bytes, Int64s, bool]] = []
@@ -130,16 +133,25 @@ class RunPods:
         self._spare_count -= count
         return self._spare[self._spare_count : self._spare_count + count].copy()
 
-    def _own_shapes(self, shapes: Sequence[Int64s]) -> npt.NDArray[np.object_]:
-        """Return copies of requests: a view would keep the whole table alive in which it came, once for each pod."""
+    def _own_shapes(self, shapes: Int64s, column: npt.NDArray[np.int32]) -> npt.NDArray[np.object_]:
+        """Return copies of requests: a view would keep the whole table alive in which it came, once for each pod.
+
+        Complexity: O(n); a table that grew is not looked through.
+        """
         if shapes is not self._shapes:
             if len(self._shared) > _MAX_SHARED:
                 self._shared.clear()
             self._shapes = shapes
             self._own = np.full(len(shapes), None, dtype=np.object_)
-            for place, shape in enumerate(shapes):
+            self._is_copied = np.zeros(len(shapes), dtype=np.bool_)
+        is_missing = ~self._is_copied[column]
+        if has_true(is_missing):
+            missing = column[is_missing]
+            for place in set(missing.tolist()):
+                shape = shapes[place]
                 self._own[place] = self._shared.setdefault(shape.tobytes(), shape.copy())
-        return self._own
+            self._is_copied[missing] = True
+        return self._own[column]
 
     def _fold_several(self, slot: int, uid: bytes, requests: Int64s, *, ended: bool) -> tuple[bytes, Int64s, bool]:
         """Take in one event of a member with several pods; return the uid, requests and end that stand for it."""
