@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import sliding_window_view
 
 from argosy_core.arrays import Int32s, Int64s
 
@@ -37,4 +36,6 @@ class Circle:
         if twice is None:
             once = column.take(self.nodes)
             twice = self._twice[name] = np.concatenate((once, once))
-        return sliding_window_view(twice, window)[begins]
+        # NumPy's `sliding_window_view` gives the same view at ten times the cost.
+        every = np.ndarray((twice.size - window + 1, window), twice.dtype, twice, strides=twice.strides * 2)
+        return every[begins]
