@@ -50,6 +50,7 @@ class ClusterHost:
         self._clock = clock
         self._flush_interval_s = flush_interval_s
         self._news = asyncio.Event()
+        self._node_news = asyncio.Event()
         self._tables: Tables | None = None
 
     async def run(self) -> None:
@@ -65,8 +66,14 @@ class ClusterHost:
             self.wake()
 
     def wake(self) -> None:
-        """Let watchers look again."""
+        """Let watchers of objects look again."""
         news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    def _wake_all(self) -> None:
+        """Let watchers of nodes look again, too: pods come and go without them."""
+        self.wake()
+        news, self._node_news = self._node_news, asyncio.Event()
         news.set()
 
     def meet(self) -> ClusterEngine:
@@ -86,19 +93,19 @@ class ClusterHost:
         self.engine.touch(self._clock())
         self.engine.inject(fault)
         self.tick()
-        self.wake()
+        self._wake_all()
 
     def put_nodes(self, nodes: tuple[NodeDescription, ...]) -> None:
         """Add or change nodes."""
         for node in nodes:
             self.engine.put_node(node)
-        self.wake()
+        self._wake_all()
 
     def remove_node(self, name: str) -> None:
         """Take a node and its pods away."""
         self.engine.remove_node(name)
         self.tick()
-        self.wake()
+        self._wake_all()
 
     def add_unmanaged_pods(self, node: str, amounts: dict[str, int], count: int) -> None:
         """Put pods of somebody else on a node."""
@@ -170,7 +177,7 @@ class ClusterHost:
         """Give the changes of nodes after a version; see Cluster.watch_nodes."""
         drops = self.engine.journal.drops
         while self.engine.journal.drops == drops:
-            news = self._news
+            news = self._node_news
             events = self.node_changes(version)
             if len(events) or not await _wait(news):
                 version = events.version

@@ -41,15 +41,16 @@ def scaling_notes(annotations: Mapping[str, str]) -> Notes:
     Raises:
         InvalidRequest: What it uses cannot be read, which only simulated pods tell.
     """
+    noted = [key for key in annotations if key.startswith((SWITCH_ANNOTATION, USE_ANNOTATION))]
+    if not noted:
+        return ()
     _read_use(annotations.get(USE_ANNOTATION, ""))
     try:
         if read_scaling(annotations) is None:
             return ()
     except InvalidRequest:
         return ()
-    return tuple(
-        sorted((key, text) for key, text in annotations.items() if key.startswith((SWITCH_ANNOTATION, USE_ANNOTATION)))
-    )
+    return tuple((key, annotations[key]) for key in sorted(noted))
 
 
 def _read_use(text: str) -> list[tuple[int, ...]]:
