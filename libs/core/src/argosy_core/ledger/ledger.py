@@ -382,7 +382,7 @@ class NodeLedger:
         self._sync_axis()
         if events.requests.shape != (len(events), len(self.axis)):
             raise InvalidRequest(f"requests are shaped {events.requests.shape}, not ({len(events)}, {len(self.axis)})")
-        if len(events) and int(events.nodes.max()) >= len(self.nodes):
+        if has_true(events.nodes >= len(self.nodes)):
             raise InvalidRequest("the events name a node index that does not exist")
 
     def observe_all(self, events: PodEvents) -> ObserveOutcome:

@@ -48,6 +48,8 @@ class ExplainedClasses:
         """
         rejection = np.zeros((len(slots), len(self._framework.filter_names)), np.int32)
         misses = [""] * len(slots)
+        if not positions.size:  # as on a pool that has room
+            return rejection, tuple(misses)
         if len(self._known) > _MAX_EXPLAINED:
             self._known.clear()
         wanted = [(int(slots[position]), bool(asked[position])) for position in positions.tolist()]
