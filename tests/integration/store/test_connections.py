@@ -15,12 +15,14 @@ from argosy_core.errors import ArgosyError, BackendUnavailable, InvalidRequest
 from argosy_store import ApiStore, EmbeddedPostgres, LeaderStore, migrate
 from argosy_store.log import PostgresLog
 from argosy_store.postgres.connection import (
+    BULK_SETTINGS,
     MAINTENANCE_SETTINGS,
     QUERY_SETTINGS,
     StoreConnection,
     connect,
     with_password_file,
 )
+from argosy_store.postgres.partitions import exclusively, prologue
 from argosy_store.postgres.pool import Connections
 from argosy_testkit.postgres import TEST_SETTINGS
 from argosy_testkit.store_world import StoreWorld
@@ -290,3 +292,57 @@ def test_limits_of_time_in_the_url_come_first(database_url: str) -> None:
     for kind in LIMITS:
         with _session(url, kind) as connection:
             assert connection.execute("SHOW statement_timeout").fetchone() == ("5s",), kind
+
+
+# --- locks of stopped processes ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _stopped_within_a_copy(url: str) -> Iterator[None]:
+    """Give a time in which a process has locked a row and sleeps between two parts of a COPY."""
+    with connect(url, {**BULK_SETTINGS, "statement_timeout": "100"}) as connection:
+        connection.run(prologue("SELECT FROM partition_state FOR UPDATE"))
+        connection.pgconn.send_query(b"COPY jobs_carried FROM STDIN (FORMAT binary)")
+        connection._finish()
+        yield
+        with pytest.raises(psycopg.OperationalError, match=r"terminating|closed"):  # noqa: PT012 - whichever is told first
+            connection.pgconn.put_copy_end()
+            connection._finish()
+
+
+def test_submit_that_waits_for_a_process_stopped_within_a_copy_fails_once(database_url: str) -> None:
+    """Postgres ends such a session by no timeout, so who waited for its locks does; the next one passes."""
+    url = make_conninfo(database_url, options="-c lock_timeout=100")
+    with _stopped_within_a_copy(database_url), closing(Connections(url, stalled_s=0.0)) as connections:
+        with pytest.raises(BackendUnavailable), connections.submits() as connection, connection.transaction_block():
+            connection.run("SELECT FROM partition_state FOR UPDATE")
+        with connections.submits() as connection, connection.transaction_block():
+            connection.run("SELECT FROM partition_state FOR UPDATE")
+
+
+def test_partitions_change_though_a_process_is_stopped_within_a_copy(database_url: str) -> None:
+    """Else no day would get partitions any more, and none would be dropped."""
+    with _stopped_within_a_copy(database_url), connect(database_url, MAINTENANCE_SETTINGS) as connection:
+        assert exclusively(connection, lambda: "changed", stalled_s=0.0) == "changed"
+
+
+def test_sessions_that_wait_for_a_lock_or_send_just_now_are_not_ended(database_url: str) -> None:
+    """Who waited for a lock in vain ends nobody who waits or works, too."""
+    url = make_conninfo(database_url, options="-c lock_timeout=100")
+    with (
+        connect(database_url, BULK_SETTINGS) as busy,
+        connect(database_url, BULK_SETTINGS) as waiting,
+        closing(Connections(url)) as connections,
+    ):
+        busy.run(prologue("SELECT FROM partition_state FOR UPDATE"))
+        busy.pgconn.send_query(b"COPY jobs_carried FROM STDIN (FORMAT binary)")
+        waiting.pgconn.send_query(prologue("SELECT FROM partition_state FOR UPDATE").encode())
+        with pytest.raises(BackendUnavailable), connections.submits() as connection:
+            connection.run("SELECT FROM partition_state FOR UPDATE")
+        busy._finish()
+        busy.pgconn.put_copy_end(b"enough")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            busy._finish()
+        busy.run("ROLLBACK")
+        waiting._finish()
+        waiting.run("ROLLBACK")

@@ -15,7 +15,7 @@ from argosy_core.job.states import JobState, ObjectState, RunState
 from argosy_core.job.tables.rows import NewObjects
 from argosy_eventlog import QuarantinedLogRecord
 from argosy_store import Effects, EventRow, JobFilter, LeaderStore
-from argosy_store.terms.election import LogState
+from argosy_store.terms.election import Election, LogState
 from argosy_store.terms.suspects import list_set_aside
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends, make_leases, make_objects, make_reports, make_run_ends
@@ -173,6 +173,26 @@ def test_leader_that_stops_within_a_transaction_loses_its_session(world: StoreWo
             connection.run("SELECT 1")
 
     world.leader.apply(world.epoch, Effects())  # a new session is opened
+
+
+def test_leader_that_stops_while_it_sends_rows_does_not_keep_the_pool(world: StoreWorld) -> None:
+    """Postgres waits for the rest of a COPY without end, with the pool's row locked, so the next leader ends it."""
+    world.leader.renew(world.epoch, -1.0)
+    next_one = Election(world.url, "default", stalled_s=0.0)
+    with pytest.raises(BackendUnavailable), world.leader._writer.use() as connection:  # noqa: PT012 - the last one fails
+        connection.execute("SET statement_timeout = 100")
+        with connection.transaction_block("BEGIN; SELECT FROM pools FOR SHARE"):
+            connection.pgconn.send_query(b"COPY job_set_events FROM STDIN (FORMAT binary)")
+            assert next_one.try_lead("leader-2", "localhost:2", 600) is None
+            taken = next_one.try_lead("leader-2", "localhost:2", 600)
+            connection._finish()
+            connection.run("SELECT 1")
+    next_one.close()
+
+    assert taken is not None
+    assert taken.epoch == world.epoch + 1
+    with pytest.raises(StateConflict):
+        world.leader.apply(world.epoch, Effects())
 
 
 def test_pools_are_led_independently(world: StoreWorld) -> None:

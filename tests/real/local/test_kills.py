@@ -257,6 +257,13 @@ def _leading_role(mesh: Mesh) -> str:
     return next(role for role in ("leader", "leader-2") if mesh.address(role) == address)
 
 
+async def _await_next_epoch(mesh: Mesh, epoch: int) -> None:
+    """Wait until another process than that of an epoch leads."""
+    async with asyncio.timeout(END_S):
+        while _pool(mesh)[1] == epoch:  # noqa: ASYNC110 - only the database tells
+            await asyncio.sleep(0.05)
+
+
 def _log_epochs(mesh: Mesh) -> list[int]:
     """Return the epochs of the log's records, in order of their positions."""
     with psycopg.connect(mesh.database_url) as database:
@@ -277,8 +284,7 @@ async def test_a_running_job_has_begun_when_it_began_though_its_leader_is_killed
         killed = await asyncio.to_thread(_leading_role, mesh)
         await asyncio.to_thread(mesh.kill, killed)
         try:
-            while _pool(mesh)[1] == epoch:  # noqa: ASYNC110 - only the database tells
-                await asyncio.sleep(0.05)
+            await _await_next_epoch(mesh, epoch)
             await _await_state(client, "started", "succeeded")
             after = (await client.get_job(job_id)).runs
         finally:
@@ -308,11 +314,11 @@ async def test_leader_that_sleeps_through_its_lease_changes_nothing_when_it_wake
     async with replaying(mesh.server, "sleep") as load:
         os.kill(asleep.pid, signal.SIGSTOP)
         try:
-            while _pool(mesh)[1] == epoch:  # noqa: ASYNC110 - only the database tells
-                await asyncio.sleep(0.05)
+            await _await_next_epoch(mesh, epoch)
             # Until the new leader has started jobs of its own accord.
-            while load.replay.progress().finished_count <= JOB_COUNT // 2:  # noqa: ASYNC110 - a count that grows
-                await asyncio.sleep(0.05)
+            async with asyncio.timeout(END_S):
+                while load.replay.progress().finished_count <= JOB_COUNT // 2:  # noqa: ASYNC110 - a count that grows
+                    await asyncio.sleep(0.05)
         finally:
             os.kill(asleep.pid, signal.SIGCONT)
         # Now both could take what is submitted.
@@ -325,3 +331,52 @@ async def test_leader_that_sleeps_through_its_lease_changes_nothing_when_it_wake
     epochs = _log_epochs(mesh)
     assert epochs == sorted(epochs)
     assert "leadership ended" in mesh.log_path(asleep.role).read_text().rpartition('"event": "leading"')[2]
+
+
+async def test_leader_that_sleeps_while_it_sends_rows_is_replaced(mesh: Mesh) -> None:
+    """Postgres waits for the rest of a COPY without end, and the row of the pool is locked meanwhile."""
+    await asyncio.to_thread(mesh.await_ready)
+    (asleep,) = [status for status in mesh.status() if status.role == _leading_role(mesh)]
+    _, epoch = _pool(mesh)
+    before = await _audit(mesh)
+    async with ArgosyClient(mesh.server, retries=PATIENT) as client:
+        await client.create_queue(Queue(name="rows"))
+        is_stopped = asyncio.Event()
+        submitting = asyncio.create_task(_submit_until(client, "rows", is_stopped))
+        try:
+            await _stop_while_it_sends_rows(mesh, asleep.pid)
+            is_stopped.set()
+            ids = await submitting
+            await _await_next_epoch(mesh, epoch)
+        finally:
+            os.kill(asleep.pid, signal.SIGCONT)
+            submitting.cancel()
+        events = await follow(client, "rows", "all")
+
+    await _check(mesh, before, (ids, events))
+
+
+async def _submit_until(client: ArgosyClient, queue: str, is_over: asyncio.Event) -> list[str]:
+    """Submit a few jobs after the other, so that the leader always has something to write; return their ids."""
+    ids: list[str] = []
+    while not is_over.is_set():
+        ids += await client.submit([_draft(queue, len(ids) + number) for number in range(5)])
+        await asyncio.sleep(0.02)
+    return ids
+
+
+async def _stop_while_it_sends_rows(mesh: Mesh, pid: int) -> None:
+    """Stop a leader between the beginning of a COPY and its rows, as one in fifty moments is."""
+    sending = (
+        "SELECT FROM pg_stat_activity WHERE application_name = 'argosy-leader' AND query LIKE 'COPY %'"
+        " AND state = 'active' AND wait_event = 'ClientRead'"
+    )
+    with psycopg.connect(mesh.database_url, autocommit=True) as database:
+        async with asyncio.timeout(END_S):
+            while True:
+                os.kill(pid, signal.SIGSTOP)
+                # Asked twice: what it had sent before it was stopped is on its way for a moment.
+                if all(database.execute(sending).fetchone() is not None for _ in range(2)):
+                    return
+                os.kill(pid, signal.SIGCONT)
+                await asyncio.sleep(0.005)

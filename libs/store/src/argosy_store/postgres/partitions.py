@@ -25,11 +25,10 @@ from psycopg.pq.abc import PGresult
 
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_store.postgres.connection import MAINTENANCE_SETTINGS, StoreConnection, connect, translated
+from argosy_store.postgres.locks import PARTITION_LOCK, STALLED_S, end_stalled_sessions
 
 __all__ = [
-    "PARTITION_LOCK",
     "STATE_COLUMNS",
-    "change_request_lock",
     "database_time_us",
     "ensure_partitions",
     "exclusively",
@@ -41,8 +40,6 @@ __all__ = [
 
 ChangedT = TypeVar("ChangedT")
 _DAY_US: Final = 86_400_000_000
-PARTITION_LOCK: Final = 7_310_001
-"""Advisory lock: shared in every bulk transaction, exclusive for whoever changes partitions or deletes queues."""
 STATE_COLUMNS: Final = 5
 """Columns of a prologue's result before those of its tail."""
 _LOCK_WAIT: Final = "100ms"
@@ -78,15 +75,18 @@ def learn_state(connection: StoreConnection, result: PGresult) -> None:
         connection.timeline = state[4].decode()
 
 
-def exclusively(connection: StoreConnection, change: Callable[[], ChangedT]) -> ChangedT:
+def exclusively(
+    connection: StoreConnection, change: Callable[[], ChangedT], *, stalled_s: float = STALLED_S
+) -> ChangedT:
     """Run a change under the exclusive partition lock, in a transaction of its own, and return what it answers.
 
     Whoever waits for a lock holds up all that come after it, so every wait in it is short (for the tables' locks too,
-    behind readers) and the whole is tried again after a pause.
+    behind readers) and the whole is tried again after a pause. Sessions of stopped processes that hold it are ended.
 
     Args:
         connection: Where; no transaction may be open.
         change: What to do; it may be called several times, and what it did before is rolled back.
+        stalled_s: When a process is taken for stopped; see `end_stalled_sessions`.
 
     Raises:
         psycopg.errors.LockNotAvailable: Long transactions held a lock all the time.
@@ -99,6 +99,7 @@ def exclusively(connection: StoreConnection, change: Callable[[], ChangedT]) -> 
                 )
                 return change()
         except psycopg.errors.LockNotAvailable:
+            end_stalled_sessions(connection, after_s=stalled_s)
             if attempt == _LOCK_ATTEMPTS:
                 raise
         time.sleep(_LOCK_PAUSE_S)
@@ -173,13 +174,3 @@ def _present_days(connection: StoreConnection) -> list[int]:
     """Return the days that have partitions."""
     row = connection.execute("SELECT days FROM partition_state").fetchone()
     return list(row[0]) if row else []
-
-
-def change_request_lock(pool: str, *, shared: bool) -> str:
-    """Return the statement that keeps change requests and leases of a pool apart.
-
-    A cancel request ends a job that has no run; a lease gives a run to an open job. Each must see what the other did.
-    Change requests take the lock in shared mode, leases exclusively, both for one transaction.
-    """
-    quoted = pool.replace("'", "''")
-    return f"SELECT pg_advisory_xact_lock{'_shared' if shared else ''}(7310, hashtext('{quoted}'))"

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Self
 
 import psycopg
+from psycopg import pq
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from argosy_store.postgres.connection import (
@@ -23,6 +24,7 @@ from argosy_store.postgres.connection import (
     leaving_standby,
     translating,
 )
+from argosy_store.postgres.locks import STALLED_S, end_stalled_sessions
 
 __all__ = ["Connections"]
 
@@ -75,10 +77,20 @@ class Connections:
         max_size: Most connections for bulk statements and for requests, each.
         max_submits: Most connections for submits.
         wait_s: How long a caller waits for one.
+        stalled_s: When a process is taken for stopped whose locks others wait for; see `end_stalled_sessions`.
     """
 
-    def __init__(self, url: str, *, max_size: int = 8, max_submits: int = 4, wait_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        max_size: int = 8,
+        max_submits: int = 4,
+        wait_s: float = 10.0,
+        stalled_s: float = STALLED_S,
+    ) -> None:
         """Open no connection yet."""
+        self._stalled_s = stalled_s
         self._failure = _Failure()
         kind = self._failure.connection_class()
         self._bulk = _pool(connection_options(url, BULK_SETTINGS), kind, max_size, wait_s)
@@ -120,10 +132,18 @@ class Connections:
 
     @contextmanager
     def _lend(self, pool: ConnectionPool[StoreConnection]) -> Iterator[StoreConnection]:
-        """Lend a connection; if its server turns out to be read-only, all others to it are given up as well."""
+        """Lend a connection; if its server turns out to be read-only, all others to it are given up as well.
+
+        Whoever waited for a lock in vain makes way for the next attempt, if a stopped process held it.
+        """
         try:
             with self._failure.telling(), pool.connection() as connection, leaving_standby(connection):
-                yield connection
+                try:
+                    yield connection
+                except psycopg.errors.LockNotAvailable:
+                    if connection.pgconn.transaction_status == pq.TransactionStatus.IDLE:
+                        end_stalled_sessions(connection, after_s=self._stalled_s)
+                    raise
         except psycopg.errors.ReadOnlySqlTransaction:
             for each in self._pools:
                 each.drain()

@@ -21,7 +21,8 @@ from argosy_store.changes import tell
 from argosy_store.open_jobs import COUNT_ENDED
 from argosy_store.postgres.binary import INT4, INT8, TEXT, array, scalar
 from argosy_store.postgres.connection import StoreConnection
-from argosy_store.postgres.partitions import change_request_lock, learn_state, partition, prologue, split_days
+from argosy_store.postgres.locks import change_request_lock
+from argosy_store.postgres.partitions import learn_state, partition, prologue, split_days
 from argosy_store.postgres.pool import Connections
 from argosy_store.replicas.audit import ACTOR, note_changes
 from argosy_store.replicas.job_filters import (

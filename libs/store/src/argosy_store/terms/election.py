@@ -8,8 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+import psycopg
+
 from argosy_core.errors import StateConflict
 from argosy_store.postgres.connection import READ_SETTINGS, Line
+from argosy_store.postgres.locks import end_stalled_sessions
 from argosy_store.postgres.partitions import database_time_us
 from argosy_store.terms.pool_row import LEAD, RENEW, RESIGN, SKIPPED_EPOCHS
 
@@ -44,6 +47,9 @@ class LogState:
 
 UNTRIED: Final = LogState()
 """What is known of a log before anything was published."""
+LEADER_STALLED_S: Final = 5.0
+"""After how long a statement whose data do not come is given up, if another process wants to lead."""
+_LOCK_WAIT: Final = "2s"
 
 
 class Election:
@@ -52,13 +58,15 @@ class Election:
     Args:
         url: Database, migrated.
         pool: Pool.
+        stalled_s: See `LEADER_STALLED_S`.
     """
 
-    def __init__(self, url: str, pool: str) -> None:
+    def __init__(self, url: str, pool: str, *, stalled_s: float = LEADER_STALLED_S) -> None:
         """Remember; the connection is opened when it is needed and again after it broke."""
         # One of its own: the lease must not wait behind a load of the pool, which may take longer than it lasts.
         self._line = Line(url, {**READ_SETTINGS, "application_name": "argosy-election"})
         self._pool = pool
+        self._stalled_s = stalled_s
         self._leader_id = ""
         self.timeline = ""
         """Timeline of the database when the lead was taken last, empty before."""
@@ -70,13 +78,16 @@ class Election:
     def try_lead(self, leader_id: str, address: str, lease_s: float) -> Leadership | None:
         """Take the pool if it is free, expired or ours already; the epoch grows by one.
 
+        If the pool's row is locked by a process that stopped in the middle of a statement, its session is ended, and
+        the next attempt finds the row free.
+
         Args:
             leader_id: Who asks; unique per process.
             address: host:port where the leader is reached.
             lease_s: How long the lead lasts unless renewed, by the database's clock.
 
         Returns:
-            What to start from, or None while another leads.
+            What to start from, or None while another leads or holds the pool's row.
 
         Raises:
             BackendUnavailable: Postgres cannot be reached.
@@ -84,7 +95,12 @@ class Election:
         values: dict[str, Any] = {"pool": self._pool, "leader": leader_id, "address": address, "lease": lease_s}
         values["skipped"] = SKIPPED_EPOCHS
         with self._line.use() as connection:
-            row = connection.execute(LEAD, values).fetchone()
+            try:
+                with connection.transaction_block(f"BEGIN; SET LOCAL lock_timeout = '{_LOCK_WAIT}'"):
+                    row = connection.execute(LEAD, values).fetchone()
+            except psycopg.errors.LockNotAvailable:
+                end_stalled_sessions(connection, after_s=self._stalled_s)
+                return None
             if row is None:
                 return None
             # Asked after the commit, which may wait for a standby: what it returned would be as old as that wait.

@@ -23,10 +23,9 @@ from argosy_store.binding import Binding, Caller, bind
 from argosy_store.changes import CHANGES_BYTES, delete_changes, read_changes
 from argosy_store.postgres.binary import INT4, UUID, array, uuid_column
 from argosy_store.postgres.connection import LEADER_SETTINGS, READ_SETTINGS, Line, StoreConnection
+from argosy_store.postgres.locks import PARTITION_LOCK, change_request_lock
 from argosy_store.postgres.partitions import (
-    PARTITION_LOCK,
     STATE_COLUMNS,
-    change_request_lock,
     learn_state,
     prologue,
 )
