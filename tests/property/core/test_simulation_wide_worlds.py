@@ -11,8 +11,8 @@ import pytest
 from argosy_core.errors import ArgosyError
 from argosy_core.job.states import FailureKind
 from argosy_core.leader import intake, takeover
-from argosy_core.ledger import RunPods
 from argosy_core.ledger.bookings import Bookings
+from argosy_core.ledger.run_pods import RunPods
 from argosy_core.placement import SamplerSession
 from argosy_core.reconcile.object_table import ObjectTable
 from argosy_core.scheduler import LeasePlan, PoolState, adopt_plan
@@ -129,7 +129,8 @@ def test_callers_that_do_not_repeat_lose_jobs(monkeypatch: Patch) -> None:
 
 def test_without_folding_the_pods_of_a_run_over_commitment_is_caught(monkeypatch: Patch) -> None:
     """The first pod of a bag that ends gives back the room of all."""
-    monkeypatch.setattr(RunPods, "fold", lambda _self, events, *_, **_how: events)
+    monkeypatch.setattr(RunPods, "fold", lambda *_: [])
+    monkeypatch.setattr(RunPods, "fold_list", lambda *_: [])
     assert fails_within(5, _wide)
 
 

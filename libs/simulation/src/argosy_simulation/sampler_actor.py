@@ -17,7 +17,7 @@ from argosy_core.job.reading.scaling import Scaling
 from argosy_core.job.states import ObjectState
 from argosy_core.job.tables.members import Members
 from argosy_core.job.tables.rows import PlacedNodes
-from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents, RunPods
+from argosy_core.ledger import NodeLedger, PermitSettings, PodEvents
 from argosy_core.permits import PermitService
 from argosy_core.placement import CommitRequest, NodeSampler, Placements, PlaceReply, SampleRequest, SamplerSession
 from argosy_core.scheduler import CapacityColumns, ClusterRuns
@@ -64,7 +64,6 @@ class SamplerActor(Process):
         self._scaled: dict[int, ObjectChange] = {}
         """By uid: pods that may be resized, as they were seen last."""
         self.stream: Stream | None = None
-        self._run_pods = RunPods()
         self._rng = context.generator(2, incarnation, *cluster.name.encode())
         self.session = SamplerSession(self.ledger, NodeSampler(self.ledger, incarnation=incarnation), self._rng)
         self._generation = -1
@@ -109,13 +108,14 @@ class SamplerActor(Process):
         self._tell_soon()
 
     def _take_pod_list(self, rows: list[tuple[object, ...]], position: int) -> None:
-        self._run_pods.clear()
         self._resized.clear()
         self._scaled.clear()
         events = self._pod_events(rows)
         if self._context.job_index.has_several_pods:
-            events = self._run_pods.fold(events, *_shapes(events))
-        self.ledger.observe_all(events)
+            shapes, column = _shapes(events)
+            self.ledger.take_pod_list(events, shapes=shapes, shape_column=column)
+        else:
+            self.ledger.observe_all(events)
         self._tell_soon()
         self._watch(Scope.OBJECTS, self._take_pods, position)
 
@@ -125,7 +125,7 @@ class SamplerActor(Process):
         if len(events):
             if self._context.job_index.has_several_pods:
                 shapes, column = _shapes(events)
-                self.ledger.take_pods(events, self._run_pods, shapes=shapes, shape_column=column)
+                self.ledger.take_pods(events, shapes=shapes, shape_column=column)
             else:
                 self.ledger.observe(events)
             self._tell_soon()
@@ -387,5 +387,5 @@ class SamplerActor(Process):
 
 
 def _shapes(events: PodEvents) -> tuple[Int64s, Int32s]:
-    """Return what pods ask for, each its own, as `RunPods.fold` takes it."""
+    """Return what pods ask for, each its own, as the ledger takes it."""
     return events.requests, np.arange(len(events), dtype=np.int32)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from argosy_core.errors import BackendUnavailable
 from argosy_core.framework import Framework, NodesChanged, Point
 from argosy_core.job.tables.members import Members
-from argosy_core.ledger import NodeLedger, PodEvents, RunPods
+from argosy_core.ledger import NodeLedger, PodEvents
 from argosy_core.nodes import NodeSpec
 from argosy_kube.following import Follower
 from argosy_kube.port import (
@@ -72,7 +72,6 @@ class Informer:
         self._backoff = backoff
         self._log = log
         self._see_pods = see_pods
-        self._run_pods = RunPods()
         self._nodes_listed = asyncio.Event()
         self._pods_listed = asyncio.Event()
         self._overheads_read = asyncio.Event()
@@ -170,18 +169,15 @@ class Informer:
     # --- pods ---------------------------------------------------------------------------------------------------------
 
     def _take_pod_list(self, listed: ObjectEvents) -> None:
-        self._run_pods.clear()
-        pods = self._ledger.disown(self._pod_events(listed))
-        pods = self._run_pods.fold(pods, self._mapped, listed.request_column)
-        self._ledger.observe_all(pods)
-        self._tell_pods(pods)
+        pods, column = self._pod_events(listed), listed.request_column
+        self._tell_pods(self._ledger.take_pod_list(pods, shapes=self._mapped, shape_column=column))
         self._pods_listed.set()
 
     def take_pods(self, events: ObjectEvents) -> None:
         """Take in changes of pods, unmanaged ones included."""
         if len(events):
             pods, column = self._pod_events(events), events.request_column
-            self._tell_pods(self._ledger.take_pods(pods, self._run_pods, shapes=self._mapped, shape_column=column))
+            self._tell_pods(self._ledger.take_pods(pods, shapes=self._mapped, shape_column=column))
 
     def _tell_pods(self, pods: PodEvents) -> None:
         if self._framework.has(Point.EVENT):

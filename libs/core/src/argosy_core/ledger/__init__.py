@@ -6,7 +6,6 @@ from argosy_core.ledger.permit_records import PermitSettings, RefusalReason
 from argosy_core.ledger.permits import PermitLedger
 from argosy_core.ledger.pod_sizes import PodSizes, PodSizeState
 from argosy_core.ledger.records import PodEvents
-from argosy_core.ledger.run_pods import RunPods
 
 __all__ = [
     "NodeLedger",
@@ -17,5 +16,4 @@ __all__ = [
     "PodSizeState",
     "PodSizes",
     "RefusalReason",
-    "RunPods",
 ]

@@ -43,7 +43,7 @@ from argosy_core.ledger.placements import Hold, PlacementTable
 from argosy_core.ledger.pod_sizes import PodSizes, pod_sizes
 from argosy_core.ledger.pressure import MoveLedger
 from argosy_core.ledger.records import LedgerTotals, ListOutcome, ObserveOutcome, PodEvents
-from argosy_core.ledger.run_pods import RunPods
+from argosy_core.ledger.run_pods import rewrite
 from argosy_core.ledger.whole_nodes import whole_node_amounts
 from argosy_core.nodes import NodeSpec, NodeTable
 from argosy_core.resources import DEFAULT_AXIS, ResourceAxis
@@ -359,23 +359,38 @@ class NodeLedger:
         self._check_events(events)
         return self._observer.observe(events, self.permits)
 
-    def take_pods(self, events: PodEvents, run_pods: RunPods, *, shapes: Int64s, shape_column: Int32s) -> PodEvents:
+    def take_pods(self, events: PodEvents, *, shapes: Int64s, shape_column: Int32s) -> PodEvents:
         """Take in pods as `observe` does, of which several may be one member's and some may claim others' runs.
 
         Args:
             events: n events.
-            run_pods: What is known of members of several pods.
-            shapes: (m, resource) distinct requests.
+            shapes: (m, resource) distinct requests; give the same array as long as it is the same table.
             shape_column: (n,) row of `shapes`.
 
         Returns:
-            The events as they count, see `disown` and `RunPods.fold`.
+            The events as they count: see `disown`; those of members with several pods as one pod's, with one uid,
+            summed requests, one end.
 
         Raises:
             InvalidRequest: As `observe`.
         """
         self._check_events(events)
-        return self._observer.take(events, self.permits, run_pods, shapes=shapes, shape_column=shape_column)
+        return self._observer.take(events, self.permits, shapes=shapes, shape_column=shape_column)
+
+    def take_pod_list(self, events: PodEvents, *, shapes: Int64s, shape_column: Int32s) -> PodEvents:
+        """Take in the full list of the cluster's pods: as `take_pods`, then end what is not in it, as `observe_all`.
+
+        Raises:
+            InvalidRequest: As `observe`.
+        """
+        self._check_events(events)
+        listed = self.disown(events)
+        run_pods = self._observer.run_pods
+        asked = run_pods.own_requests(shapes, shape_column)
+        counted = rewrite(listed, run_pods.fold_list(listed, asked))
+        self.observe_all(counted)
+        run_pods.note_list(listed, asked)
+        return counted
 
     def _check_events(self, events: PodEvents) -> None:
         """Raise unless events fit the tables, which get the columns that they lack."""

@@ -16,13 +16,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import Bools, Int32s, Int64s, has_true, true_places
+from argosy_core.arrays import Bools, Int32s, Int64s, Objects, has_true, true_places
 from argosy_core.job.tables.members import Members, MemberSet
 from argosy_core.ledger.bookings import Bookings
 from argosy_core.ledger.permits import PermitLedger
 from argosy_core.ledger.placements import Hold, PlacementTable, unmanaged_keys
 from argosy_core.ledger.records import ObserveOutcome, PodEvents
-from argosy_core.ledger.run_pods import RunPods
+from argosy_core.ledger.run_pods import FoldedPod, RunPods, rewrite
 
 __all__ = ["PodObserver", "keys_of"]
 
@@ -48,25 +48,31 @@ class PodObserver:
         """By pool: members whose pod ended while its leader holds them."""
         self.unlisted_pools = set(range(pool_count))
         """Pools whose leaders have not listed their placements."""
+        self.run_pods = RunPods(placements)
+        """Pods of members that have several."""
         self._has_disowned = False
 
     def observe(self, events: PodEvents, permits: PermitLedger) -> ObserveOutcome:
         """Take in pods, whose requests have one column per resource of the axis."""
         keys = keys_of(events)
-        if keys.are_distinct():
-            return self._observe_distinct(keys, self._placements.slots(keys), events, permits)
-        return self._observe_repeated(keys, events, permits)
+        added = replaced = ended = 0
+        for wave in keys.waves():
+            part, of_wave = keys[wave], events.part(wave)
+            slots = self._placements.slots(part)
+            outcome = self._observe_distinct(
+                part, slots, of_wave, is_same=self._are_same(slots, of_wave), permits=permits
+            )
+            added += outcome.added_count
+            replaced += outcome.replaced_count
+            ended += outcome.ended_count
+        return ObserveOutcome(added_count=added, replaced_count=replaced, ended_count=ended)
 
-    def take(
-        self,
-        events: PodEvents,
-        permits: PermitLedger,
-        run_pods: RunPods,
-        *,
-        shapes: Int64s,
-        shape_column: Int32s,
-    ) -> PodEvents:
-        """Take in pods as `disown`, `RunPods.fold` and `observe` do one after the other, and look for each once."""
+    def take(self, events: PodEvents, permits: PermitLedger, *, shapes: Int64s, shape_column: Int32s) -> PodEvents:
+        """Take in pods as `observe` does, those of one member as one, and what claims others' runs as unmanaged.
+
+        Returns:
+            The events as they count.
+        """
         keys = keys_of(events)
         slots = self._placements.slots(keys)
         is_elsewhere = self._are_elsewhere(events, slots)
@@ -74,13 +80,28 @@ class PodObserver:
             events = self._without_claims(events, is_elsewhere)
             keys = keys_of(events)
             slots = self._placements.slots(keys)
-        are_distinct = keys.are_distinct()
-        events = run_pods.fold(events, shapes, shape_column, are_distinct=are_distinct)
-        if are_distinct:
-            self._observe_distinct(keys, slots, events, permits)
-        else:
-            self._observe_repeated(keys, events, permits)
-        return events
+        asked = self.run_pods.own_requests(shapes, shape_column)
+        if keys.are_distinct():
+            return self._take_distinct(keys, slots, events, asked=asked, permits=permits)[0]
+        folded: list[FoldedPod] = []
+        for wave in keys.waves():
+            part, places = keys[wave], wave.tolist()
+            slots = self._placements.slots(part)
+            _, of_wave = self._take_distinct(part, slots, events.part(wave), asked=asked[wave], permits=permits)
+            folded.extend((places[place], *counts) for place, *counts in of_wave)
+        return rewrite(events, folded)
+
+    def _take_distinct(
+        self, keys: Members, slots: Int32s, events: PodEvents, *, asked: Objects, permits: PermitLedger
+    ) -> tuple[PodEvents, list[FoldedPod]]:
+        """Take in events of distinct pods, given their placements and what each asks for; return what counts."""
+        is_same = self._are_same(slots, events)
+        folded = self.run_pods.fold(events, asked, slots, is_same)
+        if folded:
+            events = rewrite(events, folded)
+            is_same = self._are_same(slots, events)
+        self._observe_distinct(keys, slots, events, is_same=is_same, permits=permits, asked=asked)
+        return events, folded
 
     def disown(self, events: PodEvents) -> PodEvents:
         """Return events in which pods that claim a run placed elsewhere are unmanaged ones.
@@ -122,29 +143,33 @@ class PodObserver:
                 ended.add(keys[pools == pool])
         table.drop(slots)
 
-    def _observe_repeated(self, keys: Members, events: PodEvents, permits: PermitLedger) -> ObserveOutcome:
-        """Take in events of pods some of which stand there several times, in order."""
-        added = replaced = ended = 0
-        for wave in keys.waves():
-            part = keys[wave]
-            outcome = self._observe_distinct(part, self._placements.slots(part), events.part(wave), permits)
-            added += outcome.added_count
-            replaced += outcome.replaced_count
-            ended += outcome.ended_count
-        return ObserveOutcome(added_count=added, replaced_count=replaced, ended_count=ended)
+    def _are_same(self, slots: Int32s, events: PodEvents) -> Bools:
+        """Return which events are of the pod that stands for the placement, or of the first that is seen of it."""
+        uids = np.ascontiguousarray(events.uids).view(np.int64)
+        before, known = self._placements.uid[slots], slots >= 0
+        first, second = before[:, 0], before[:, 1]
+        is_same: Bools = first == uids[:, 0]
+        is_same &= second == uids[:, 1]
+        is_same &= known
+        if np.count_nonzero(is_same) < np.count_nonzero(known):
+            is_same |= known & (first == 0) & (second == 0)
+        return is_same
 
     def _observe_distinct(
-        self, keys: Members, slots: Int32s, events: PodEvents, permits: PermitLedger
+        self,
+        keys: Members,
+        slots: Int32s,
+        events: PodEvents,
+        *,
+        is_same: Bools,
+        permits: PermitLedger,
+        asked: Objects | None = None,
     ) -> ObserveOutcome:
-        """Take in events of distinct pods, given where their placements are."""
+        """Take in events of distinct pods, given their placements and, where known, what each asks for by itself."""
         table = self._placements
         uids = np.ascontiguousarray(events.uids).view(np.int64)
         known = slots >= 0
-        before = table.uid[slots]
-        same_pod = (before[:, 0] == uids[:, 0]) & (before[:, 1] == uids[:, 1])
-        same_pod |= (before[:, 0] == 0) & (before[:, 1] == 0)
-        same_pod &= known
-        ending = true_places(events.ended & same_pod)
+        ending = true_places(events.ended & is_same)
         for pool in self.unlisted_pools:
             self.ended[pool].add(keys[events.ended & ~known & (keys.handle >= 0)])
         self.end(slots[ending], permits)
@@ -155,9 +180,12 @@ class PodObserver:
             replaced = self._replace(stays, events, stays_at, permits)
             table.hold[stays] |= _POD
             table.uid[stays] = uids[stays_at]
+            table.asks[stays] = None if asked is None else asked[stays_at]
         added = true_places(there & ~known)
         if len(added):
-            self._add_pods(keys[added], events, added, permits)
+            slots = self._add_pods(keys[added], events, added, permits)
+            if asked is not None:
+                table.asks[slots] = asked[added]
         return ObserveOutcome(added_count=len(added), replaced_count=replaced, ended_count=len(ending))
 
     def _replace(self, slots: Int32s, events: PodEvents, positions: npt.NDArray[np.intp], permits: PermitLedger) -> int:
@@ -178,8 +206,8 @@ class PodObserver:
 
     def _add_pods(
         self, keys: Members, events: PodEvents, positions: npt.NDArray[np.intp], permits: PermitLedger
-    ) -> None:
-        """Book pods that nothing was known of."""
+    ) -> Int32s:
+        """Book pods that nothing was known of; return where they stand."""
         table = self._placements
         slots = table.add(keys, _POD)
         table.node[slots] = events.nodes[positions]
@@ -194,6 +222,7 @@ class PodObserver:
         for ended in self.ended:
             ended.discard(keys)
         self._bookings.book(slots)
+        return slots
 
 
 def keys_of(events: PodEvents) -> Members:

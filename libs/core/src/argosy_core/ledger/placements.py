@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from argosy_core.arrays import true_places
+from argosy_core.arrays import Objects, true_places
 from argosy_core.job.tables.key_index import LOWEST_KEY, KeyIndex
 from argosy_core.job.tables.members import Members
 
@@ -60,7 +60,13 @@ class PlacementTable:
         self.pool = np.zeros(_FIRST_CAPACITY, np.int16)
         """(slot,): number of the pool whose leader holds it, or held it last."""
         self.uid = np.zeros((_FIRST_CAPACITY, 2), np.int64)
-        """(slot, 2): uid of the observed pod, zeros if none was."""
+        """(slot, 2): uid of the observed pod, the first of several, zeros if none was."""
+        self.asks: Objects = np.full(_FIRST_CAPACITY, None, np.object_)
+        """(slot,): what the observed pod asks for by itself, None if that is not known."""
+        self.has_several = np.zeros(_FIRST_CAPACITY, np.bool_)
+        """(slot,): whether it stands in `several`."""
+        self.several: dict[int, dict[bytes, Int64s]] = {}
+        """Slot -> what its live pods ask for by uid, of members that had a second one."""
         self.scaled = np.zeros(_FIRST_CAPACITY, np.int32)
         """(slot,): row of its pod in the table of scaled pods, 0 for none."""
         self.amounts = np.zeros((resource_count, _FIRST_CAPACITY), np.int64)
@@ -132,8 +138,23 @@ class PlacementTable:
         self.uid[slots] = 0
         self.port[slots] = 0
         self.pool[slots] = 0
+        self.asks[slots] = None
+        if self.several:
+            self.has_several[slots] = False
+            for slot in slots.tolist():
+                self.several.pop(slot, None)
         self._spare[self._spare_count : self._spare_count + count] = slots
         self._spare_count += count
+
+    def keep_several(self, slot: int, pods: dict[bytes, Int64s]) -> None:
+        """Remember the live pods of a member that has a second one."""
+        self.several[slot] = pods
+        self.has_several[slot] = True
+
+    def forget_several(self) -> None:
+        """Forget which members have several pods."""
+        self.several.clear()
+        self.has_several[:] = False
 
     def extend_axis(self, resource_count: int) -> None:
         """Make columns for new resources, 0 everywhere."""
@@ -153,6 +174,8 @@ class PlacementTable:
         self.pool = np.pad(self.pool, narrow)
         self.scaled = np.pad(self.scaled, narrow)
         self.uid = np.pad(self.uid, (narrow, (0, 0)))
+        self.asks = np.concatenate([self.asks, np.full(added, None, np.object_)])
+        self.has_several = np.pad(self.has_several, narrow)
         self.amounts = np.pad(self.amounts, ((0, 0), narrow))
         spare = np.zeros(old + added, np.int32)
         spare[: self._spare_count] = self._spare[: self._spare_count]

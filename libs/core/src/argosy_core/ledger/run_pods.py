@@ -1,140 +1,51 @@
 """Members with several pods: their pods' events become those of one pod, which is what the ledger books.
 
 A member holds one placement for all pods of its bag. It takes what its live pods ask for together, and ends when the
-last of them ended. Almost every member has one pod; those pass through at the price of one look-up.
+last of them ended. Almost every member has one pod: its uid and what it asks for stand in the placement, so that such
+pods cost no look-up of their own.
 
 Source: design section 5, "Sampler session": an observed pod replaces its placement, never adds to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from argosy_core.arrays import Bools, are_among, has_true, true_places
-from argosy_core.job.tables.key_index import KeyIndex
-from argosy_core.job.tables.members import Members
+from argosy_core.arrays import Bools, Int32s, Int64s, Objects, has_true, true_places
+from argosy_core.ledger.placements import PlacementTable
 from argosy_core.ledger.records import PodEvents
 
-__all__ = ["RunPods"]
+__all__ = ["FoldedPod", "RunPods", "rewrite"]
 
-Int64s = npt.NDArray[np.int64]
-_FIRST_CAPACITY: Final = 256
+FoldedPod = tuple[int, bytes, Int64s, bool]
+"""Position of an event, and the uid, requests and end that count in it, since its member has other pods."""
 _MAX_SHARED: Final = 10_000
 
 
 class RunPods:
-    """Live pods by member, at about 100 bytes a pod."""
+    """What the pods of members ask for.
 
-    def __init__(self) -> None:
+    Args:
+        placements: Where the one pod of a member stands, and all of those that had a second one.
+    """
+
+    def __init__(self, placements: PlacementTable) -> None:
         """Start without pods."""
+        self._placements = placements
         self._shared: dict[bytes, Int64s] = {}
         self._shapes: Int64s = np.zeros((0, 0), dtype=np.int64)
-        self._own = np.zeros(0, dtype=np.object_)
+        self._own: Objects = np.zeros(0, dtype=np.object_)
         """By row of `_shapes`: a copy of it, where some pod asked for it."""
         self._is_copied: Bools = np.zeros(0, dtype=np.bool_)
-        self.clear()
 
-    def clear(self) -> None:
-        """Forget everything; a full list follows."""
-        self._index = KeyIndex(2)
-        self._uid = np.zeros((_FIRST_CAPACITY, 2), dtype=np.int64)
-        """(slot, 2): uid of the member's first pod."""
-        self._asked = np.full(_FIRST_CAPACITY, None, dtype=np.object_)
-        """(slot,): what its first pod asks for."""
-        self._spare = np.arange(_FIRST_CAPACITY, dtype=np.int32)[::-1].copy()
-        """The first `_spare_count` are free slots."""
-        self._spare_count = _FIRST_CAPACITY
-        self._several: dict[int, dict[bytes, Int64s]] = {}
-        """Slot -> live pods by uid, of members that had a second one."""
-
-    def fold(
-        self,
-        events: PodEvents,
-        shapes: Int64s,
-        shape_column: npt.NDArray[np.int32],
-        *,
-        are_distinct: bool = False,
-    ) -> PodEvents:
-        """Return events with those of members of several pods as one pod's: one uid, summed requests, one end.
+    def own_requests(self, shapes: Int64s, column: Int32s) -> Objects:
+        """Return copies of requests: a view would keep the whole table alive in which it came, once for each pod.
 
         Args:
-            events: n events.
-            shapes: (m, resource) distinct requests; what is kept of them is copied, once for all pods alike. Give the
-                same array as long as it is the same table.
-            shape_column: (n,) row of `shapes`.
-            are_distinct: No member is known to stand twice.
-
-        Complexity: a few passes over n; Python work only for pods beside which their member has, or had, others.
-        """
-        asked = self._own_shapes(shapes, shape_column)
-        uids = np.ascontiguousarray(events.uids).view(np.int64)
-        of_runs = events.members.ordinal > 0
-        changed: list[tuple[int, bytes, Int64s, bool]] = []
-        if are_distinct and of_runs.all():
-            changed.extend(self._fold_distinct(events.members, uids, asked, events.ended))
-        elif has_true(of_runs):
-            rows = true_places(of_runs)
-            for wave in [slice(None)] if are_distinct else events.members[rows].waves():
-                part = rows[wave]
-                folded = self._fold_distinct(events.members[part], uids[part], asked[part], events.ended[part])
-                changed.extend((int(part[row]), uid, amounts, is_ended) for row, uid, amounts, is_ended in folded)
-        return _rewrite(events, changed) if changed else events
-
-    def _fold_distinct(
-        self, members: Members, uids: Int64s, asked: npt.NDArray[np.object_], ended: Bools
-    ) -> Iterator[tuple[int, bytes, Int64s, bool]]:
-        """Take in events of distinct members; yield place, uid, requests and end of those that had another pod."""
-        slots = self._index.lookup(*members.columns)
-        known = slots >= 0
-        is_first = self._uid[slots] == uids
-        single = is_first[:, 0] & is_first[:, 1] & known
-        if self._several:
-            single &= ~are_among(slots, np.fromiter(self._several, np.int32, len(self._several)))
-        fresh = true_places(~(known | ended))
-        if fresh.size:
-            self._index.insert(*members[fresh].columns, slots=(taken := self._take_slots(fresh.size)))
-            self._uid[taken], self._asked[taken] = uids[fresh], asked[fresh]
-        for place in true_places(known & ~single).tolist():
-            slot = int(slots[place])
-            if slot in self._several or not ended[place]:
-                yield place, *self._fold_several(slot, uids[place].tobytes(), asked[place], ended=bool(ended[place]))
-        over = single & ended
-        if self._several:
-            gone = [slot in self._several and not self._several[slot] for slot in slots.tolist()]
-            over |= np.array(gone, dtype=np.bool_)
-        if has_true(over):
-            self._drop(members[over], slots[over])
-
-    def _drop(self, members: Members, slots: npt.NDArray[np.int32]) -> None:
-        """Forget members whose pods are all over."""
-        self._index.remove(*members.columns)
-        self._asked[slots] = None
-        self._spare[self._spare_count : self._spare_count + slots.size] = slots
-        self._spare_count += slots.size
-        if self._several:
-            for slot in slots.tolist():
-                self._several.pop(slot, None)
-
-    def _take_slots(self, count: int) -> npt.NDArray[np.int32]:
-        """Return free slots, made if there are too few."""
-        if count > self._spare_count:
-            old = len(self._uid)
-            added = max(old, count)
-            self._uid = np.pad(self._uid, ((0, added), (0, 0)))
-            self._asked = np.concatenate([self._asked, np.full(added, None, dtype=np.object_)])
-            spare = np.zeros(old + added, np.int32)
-            spare[:added] = np.arange(old + added - 1, old - 1, -1, dtype=np.int32)
-            spare[added : added + self._spare_count] = self._spare[: self._spare_count]
-            self._spare, self._spare_count = spare, self._spare_count + added
-        self._spare_count -= count
-        return self._spare[self._spare_count : self._spare_count + count].copy()
-
-    def _own_shapes(self, shapes: Int64s, column: npt.NDArray[np.int32]) -> npt.NDArray[np.object_]:
-        """Return copies of requests: a view would keep the whole table alive in which it came, once for each pod.
+            shapes: (m, resource) distinct requests; give the same array as long as it is the same table.
+            column: (n,) row of `shapes`.
 
         Complexity: O(n); a table that grew is not looked through.
         """
@@ -153,27 +64,92 @@ class RunPods:
             self._is_copied[missing] = True
         return self._own[column]
 
-    def _fold_several(self, slot: int, uid: bytes, requests: Int64s, *, ended: bool) -> tuple[bytes, Int64s, bool]:
+    def fold(self, events: PodEvents, asked: Objects, slots: Int32s, is_same: Bools) -> list[FoldedPod]:
+        """Take in events of distinct members; return what counts for those of members that have, or had, other pods.
+
+        Args:
+            events: n events of pods, each of another member.
+            asked: (n,) what each asks for.
+            slots: (n,) placement of each member, -1 for none.
+            is_same: (n,) there is a placement, and no pod of it was seen yet but this one.
+
+        Complexity: O(n) in NumPy; Python work only for what is returned.
+        """
+        table = self._placements
+        is_other = is_same ^ (slots >= 0)
+        if table.several:
+            is_other |= table.has_several[slots] & is_same
+        if not has_true(is_other):
+            return []
+        folded: list[FoldedPod] = []
+        for place in true_places(is_other).tolist():
+            slot, ended = int(slots[place]), bool(events.ended[place])
+            if slot in table.several or not ended:
+                folded.append((place, *self._fold_one(slot, events.uids[place].tobytes(), asked[place], ended=ended)))
+        return folded
+
+    def _fold_one(self, slot: int, uid: bytes, requests: Int64s, *, ended: bool) -> tuple[bytes, Int64s, bool]:
         """Take in one event of a member with several pods; return the uid, requests and end that stand for it."""
-        first = self._uid[slot].tobytes()
-        pods = self._several.setdefault(slot, {first: self._asked[slot]})
+        table = self._placements
+        first = table.uid[slot].tobytes()
+        if slot not in table.several:
+            asks = table.asks[slot]
+            table.keep_several(slot, {first: table.amounts[:, slot].copy() if asks is None else asks})
+        pods = table.several[slot]
         if ended:
             pods.pop(uid, None)
         else:
             pods[uid] = requests
-        if not pods:
-            return first, requests, True
-        width = max(len(amounts) for amounts in pods.values())
-        total = np.zeros(width, dtype=np.int64)
-        for amounts in pods.values():
-            total[: len(amounts)] += amounts
-        return first, total, False
+        return (first, requests, True) if not pods else (first, _total(pods), False)
+
+    def fold_list(self, events: PodEvents, asked: Objects) -> list[FoldedPod]:
+        """Return what counts for the events of a full list, of which nothing is known from before.
+
+        Complexity: O(n log n) in NumPy; Python work only for members several pods of which are alive.
+        """
+        live = true_places((events.members.ordinal > 0) & ~events.ended)
+        members = events.members[live]
+        if members.are_distinct():
+            return []
+        folded: list[FoldedPod] = []
+        pods: dict[tuple[int, int], dict[bytes, Int64s]] = {}
+        for place, key in zip(live.tolist(), members.pairs(), strict=True):
+            of_member = pods.setdefault(key, {})
+            of_member[events.uids[place].tobytes()] = asked[place]
+            if len(of_member) > 1:
+                folded.append((place, next(iter(of_member)), _total(of_member), False))
+        return folded
+
+    def note_list(self, events: PodEvents, asked: Objects) -> None:
+        """Remember the pods of a full list once their placements stand, and nothing that was known before.
+
+        Complexity: as `fold_list`.
+        """
+        table = self._placements
+        table.forget_several()
+        live = true_places((events.members.ordinal > 0) & ~events.ended)
+        slots = table.slots(events.members[live])
+        live, slots = live[slots >= 0], slots[slots >= 0]
+        uids = np.ascontiguousarray(events.uids[live]).view(np.int64)
+        # Backwards, so that of several pods of a member the first stands for it.
+        table.uid[slots[::-1]], table.asks[slots[::-1]] = uids[::-1], asked[live[::-1]]
+        if len(np.unique(slots)) == len(slots):
+            return
+        pods: dict[int, dict[bytes, Int64s]] = {}
+        for place, slot in zip(live.tolist(), slots.tolist(), strict=True):
+            pods.setdefault(slot, {})[events.uids[place].tobytes()] = asked[place]
+        for slot, of_member in pods.items():
+            if len(of_member) > 1:
+                table.keep_several(slot, of_member)
 
 
-def _rewrite(events: PodEvents, changed: list[tuple[int, bytes, Int64s, bool]]) -> PodEvents:
+def rewrite(events: PodEvents, folded: list[FoldedPod]) -> PodEvents:
+    """Return events with what counts in place of what some members' single pods say."""
+    if not folded:
+        return events
     uids, requests, ended = events.uids.copy(), events.requests.copy(), events.ended.copy()
-    several = {row for row, _, _, _ in changed}
-    for row, uid, amounts, is_ended in changed:
+    several = {row for row, _, _, _ in folded}
+    for row, uid, amounts, is_ended in folded:
         uids[row] = np.frombuffer(uid, dtype=np.uint8)
         requests[row, : len(amounts)] = amounts
         ended[row] = is_ended
@@ -187,3 +163,11 @@ def _rewrite(events: PodEvents, changed: list[tuple[int, bytes, Int64s, bool]]) 
         # Which of several pods a permit would be about is not known: such runs keep their size.
         scalings={place: scaling for place, scaling in events.scalings.items() if place not in several},
     )
+
+
+def _total(pods: dict[bytes, Int64s]) -> Int64s:
+    """Return what pods ask for together; one that was seen before a resource was known has fewer columns."""
+    total = np.zeros(max(len(amounts) for amounts in pods.values()), dtype=np.int64)
+    for amounts in pods.values():
+        total[: len(amounts)] += amounts
+    return total
