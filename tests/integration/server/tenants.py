@@ -24,7 +24,7 @@ ROLES: Mapping[str, frozenset[str]] = {
     "auditor": frozenset({"watch"}),
     "impersonator": frozenset(),
 }
-CALLERS = (*ROLES, *(f"may-{verb}" for verb in Verb), "stranger", "west")
+CALLERS = (*ROLES, *(f"may-{verb}" for verb in Verb), "stranger", "west", "server")
 MANIFEST = """{"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {"containers": [{
 "name": "main", "image": "busybox",
 "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}}]}}"""
@@ -61,7 +61,9 @@ class Mesh:
 @asynccontextmanager
 async def running_mesh(serve: Any, database_url: str, directory: Path) -> AsyncIterator[Mesh]:
     """Serve a mesh in which every caller has a token, every role a holder, and each verb on red one."""
-    entries: list[dict[str, Any]] = [{"name": name, "sha256": hash_token(name)} for name in CALLERS if name != "west"]
+    people = [name for name in CALLERS if name not in {"west", "server"}]
+    entries: list[dict[str, Any]] = [{"name": name, "sha256": hash_token(name)} for name in people]
+    entries.append({"server": True, "sha256": hash_token("server")})
     entries += [{"cluster": "west", "sha256": hash_token("west")}, {"name": "root", "sha256": hash_token("root")}]
     (directory / "tokens.yaml").write_text(yaml.safe_dump({"tokens": entries}))
     access = AccessSettings(tokens_file=str(directory / "tokens.yaml"), admins=("user:root",))

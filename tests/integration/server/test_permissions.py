@@ -134,7 +134,7 @@ CASES: Mapping[str, Case] = {
     f"{API}ClusterService/ForgetCluster": Case(lambda _: cluster_pb2.ForgetClusterRequest(name="x"), ADMINS),
     f"{API}SchedulingService/GetShares": Case(lambda _: scheduling_pb2.GetSharesRequest(), anyone=True),
     "/argosy.lease.v1.OutlookService/FindMissing": Case(
-        lambda _: outlook_pb2.FindMissingRequest(), verb="submit", hides=False
+        lambda _: outlook_pb2.FindMissingRequest(), frozenset({"server"})
     ),
     f"{API}SchedulingService/GetPoolSettings": Case(lambda _: scheduling_pb2.GetPoolSettingsRequest(), OVERSEERS),
     f"{API}SchedulingService/SetPoolSettings": Case(lambda _: scheduling_pb2.SetPoolSettingsRequest(), ADMINS),

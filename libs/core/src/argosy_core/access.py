@@ -200,6 +200,8 @@ class Rule:
     """To be this part of a cluster."""
     joins: bool = False
     """To be any process of a cluster, or invited to become one."""
+    is_for_servers: bool = False
+    """To be a server of this installation that asks for itself, not for one of its callers."""
 
     def require(self, principal: Principal, permissions: Permissions) -> None:
         """Return if a principal may call.
@@ -213,9 +215,8 @@ class Rule:
             return
         if principal.invitation:
             raise NotPermitted("an invitation lets a cluster's processes fetch their certificates, and nothing else")
-        if self.part is not None:
-            if not principal.cluster or principal.part not in {None, self.part}:
-                raise NotPermitted(f"only the {self.part} of a cluster may call this")
+        if self.part is not None or self.is_for_servers:
+            self._require_process(principal)
             return
         if not self.roles and self.verb is None:
             return
@@ -227,6 +228,18 @@ class Rule:
         if self.verb is not None:
             needed.append(f"{self.verb} on a queue")
         raise NotPermitted(f"this needs {' or '.join(needed)}; an administrator can grant it")
+
+    def _require_process(self, principal: Principal) -> None:
+        """Return if a principal is the process of ours that it takes.
+
+        Raises:
+            NotPermitted: It is not.
+        """
+        if self.is_for_servers:
+            if not principal.is_server:
+                raise NotPermitted("only a server of this installation may call this, and for itself alone")
+        elif not principal.cluster or principal.part not in {None, self.part}:
+            raise NotPermitted(f"only the {self.part} of a cluster may call this")
 
 
 ANYONE: Final = Rule()

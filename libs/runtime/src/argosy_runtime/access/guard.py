@@ -205,8 +205,11 @@ class Caller:
             self.asked.append((verb, queue))
 
     def acting_metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return what a server that forwards the call adds, so that its leader asks the same questions."""
-        if self.principal is ANYBODY:
+        """Return what a server that forwards the call adds, so that its leader asks the same questions.
+
+        Nothing where nobody is asked, and for a call of a server, which is passed on as one of our own.
+        """
+        if self.principal is ANYBODY or self.principal.is_server:
             return ()
         groups = ((ACTING_AS_GROUP_KEY, group) for group in self.principal.groups)
         return ((ACTING_AS_KEY, self.principal.name), *groups)

@@ -73,7 +73,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "/argosy.api.v1.SchedulingService/ListPoolSettings": _AUDITOR,
     "/argosy.api.v1.ServerService/GetServerInfo": ANYONE,
     "/argosy.debug.v1.DebugService/DumpState": _AUDITOR,
-    "/argosy.lease.v1.OutlookService/FindMissing": Rule(verb=Verb.SUBMIT),
+    "/argosy.lease.v1.OutlookService/FindMissing": Rule(is_for_servers=True),
     "/argosy.executor.v1.ExecutorService/Sync": Rule(part=ClusterPart.EXECUTOR),
     "/argosy.sampler.v1.SamplerService/Session": Rule(part=ClusterPart.SAMPLER),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": ANYONE,

@@ -121,8 +121,9 @@ class LeaderRouter:
                 raise
             text = f"there is no pool {pool!r}; there is {', '.join(known[:_MOST_NAMED])}"
             raise NotFound(text, resource=Resource(kind="Pool", name=pool)) from error
+        metadata = self.metadata(pool, is_own=context is None)
         try:
-            return await call(channel)(request, timeout=self.timeout_s, metadata=self.metadata(pool))
+            return await call(channel)(request, timeout=self.timeout_s, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             self.lost(pool, error)
             raise
@@ -150,14 +151,19 @@ class LeaderRouter:
             channel = self._channels[route.address] = open_channel(route.address, self._credentials)
         return channel
 
-    def metadata(self, pool: str) -> tuple[tuple[str, str], ...]:
+    def metadata(self, pool: str, *, is_own: bool = False) -> tuple[tuple[str, str], ...]:
         """Return what a forwarded call carries: that it is one, who forwards it, and for whom.
+
+        Args:
+            pool: Whose leader is called; its channel was asked for before.
+            is_own: Whether this process calls of its own accord, though on the way of somebody's call.
 
         Raises:
             BackendUnavailable: This server's own token cannot be read now.
         """
         own = call_metadata(self._routes[pool].address, self._credentials)
-        return ((FORWARDED_KEY, "1"), *own, *CALLER.get().acting_metadata())
+        acting = () if is_own else CALLER.get().acting_metadata()
+        return ((FORWARDED_KEY, "1"), *own, *acting)
 
     def lost(self, pool: str, error: grpc.aio.AioRpcError) -> None:
         """Look the leader up again at the next call if this error says that it cannot be reached.
