@@ -1,6 +1,9 @@
 """What a new leader reads."""
 
+import re
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import psycopg
@@ -14,6 +17,8 @@ from argosy_core.job.tables.members import Members, member_key, number_of
 from argosy_core.job.tables.rows import HeldAmounts, PlacedNodes
 from argosy_core.scheduler import JobSetView
 from argosy_store import Effects, JobFilter, LeaderStore
+from argosy_store.postgres.connection import MAINTENANCE_SETTINGS, connect
+from argosy_store.postgres.partitions import exclusively
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import (
     make_job_ends,
@@ -32,6 +37,32 @@ def test_load_of_a_pool_nobody_led_is_not_found(database_url: str) -> None:
     with pytest.raises(NotFound):
         store.load()
     store.close()
+
+
+def test_load_has_the_lock_of_partitions_only_where_a_stopped_process_loses_it(
+    world: StoreWorld, tmp_path: Path
+) -> None:
+    """Postgres ends a session that is idle within a transaction; one outside would keep the lock without end."""
+    with (tmp_path / "protocol").open("w+") as protocol:
+        with world.leader._reader.use() as connection:
+            connection.pgconn.trace(protocol.fileno())
+        world.leader.load()
+        with world.leader._reader.use() as connection:
+            connection.pgconn.untrace()
+        told = (tmp_path / "protocol").read_text()
+    _, _, held = told.partition("pg_advisory_lock_shared")
+    held, _, _ = held.partition("pg_advisory_unlock_shared")
+    assert re.findall(r"ReadyForQuery\s+\d+\s+(\w)|ReadyForQuery\s+(\w)", held)
+    assert not re.search(r"ReadyForQuery.*\bI$", held, re.MULTILINE), held
+
+
+def test_load_that_fails_lets_go_of_the_lock_of_partitions(database_url: str) -> None:
+    """The session goes on; a lock of it would outlast the load."""
+    with closing(LeaderStore(database_url, "default")) as store, connect(database_url, MAINTENANCE_SETTINGS) as other:
+        with pytest.raises(NotFound):
+            store.load()
+        assert other.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone() == (0,)
+        assert exclusively(other, lambda: "changed") == "changed"
 
 
 def test_load_of_an_empty_pool_gives_empty_columns(world: StoreWorld) -> None:

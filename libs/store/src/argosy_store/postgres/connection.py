@@ -208,24 +208,28 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         return self.execute(text, {**constants, **values, **others})
 
     @contextmanager
-    def transaction_block(self, prologue: str = "BEGIN") -> Iterator[PGresult]:
+    def transaction_block(self, prologue: str = "BEGIN", *, epilogue: str = "") -> Iterator[PGresult]:
         """Open a transaction, commit it at the end, roll it back on any exception.
 
         Args:
             prologue: Statements that begin with BEGIN, sent in one message.
+            epilogue: A statement for after the transaction, however it ends, sent in one message with its end; where it
+                could not be, the session is given up.
 
         Yields:
             The last result of the prologue.
         """
         try:
             yield self.run(prologue)
-            self.run("COMMIT")
+            self.run(f"COMMIT; {epilogue}" if epilogue else "COMMIT")
         except BaseException:
             if not self.closed and self.pgconn.transaction_status != pq.TransactionStatus.IDLE:
                 try:
-                    self.run("ROLLBACK")
+                    self.run(f"ROLLBACK; {epilogue}" if epilogue else "ROLLBACK")
                 except psycopg.Error:
                     self.close()
+            elif epilogue:
+                self.close()
             raise
 
     def _finish(self) -> PGresult:

@@ -235,18 +235,19 @@ class LeaderStore:
         Raises:
             BackendUnavailable: Postgres cannot be reached.
         """
-        with self._reader.use() as connection:
-            # Taken before the transaction begins: its view must not be older than the partitions it reads.
-            connection.run(f"SELECT pg_advisory_lock_shared({PARTITION_LOCK})")
-            try:
-                with (
-                    connection.transaction_block("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
-                    SharedReads(self._url, _READER_SETTINGS, connection) as reads,
-                ):
-                    return load_pool(connection, reads, self._pool)
-            finally:
-                if not connection.closed:
-                    connection.run(f"SELECT pg_advisory_unlock_shared({PARTITION_LOCK})")
+        # The lock is taken before the transaction begins: its view must not be older than the partitions it reads.
+        # Both come in one message, as both ends do: a session that is idle outside a transaction is ended by nothing,
+        # so a process that is stopped there would keep the lock.
+        with (
+            self._reader.use() as connection,
+            connection.transaction_block(
+                f"BEGIN; SELECT pg_advisory_lock_shared({PARTITION_LOCK}); COMMIT;"
+                " BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+                epilogue=f"SELECT pg_advisory_unlock_shared({PARTITION_LOCK})",
+            ),
+            SharedReads(self._url, _READER_SETTINGS, connection) as reads,
+        ):
+            return load_pool(connection, reads, self._pool)
 
     def read_classes(self, class_ids: Sequence[int]) -> dict[int, bytes]:
         """Return definitions of scheduling classes by id."""
