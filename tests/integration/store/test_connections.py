@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -18,10 +19,12 @@ from argosy_store.postgres.connection import (
     BULK_SETTINGS,
     MAINTENANCE_SETTINGS,
     QUERY_SETTINGS,
+    READ_SETTINGS,
     StoreConnection,
     connect,
     with_password_file,
 )
+from argosy_store.postgres.locks import PARTITION_LOCK
 from argosy_store.postgres.partitions import exclusively, prologue
 from argosy_store.postgres.pool import Connections
 from argosy_testkit.postgres import TEST_SETTINGS
@@ -324,6 +327,26 @@ def test_partitions_change_though_a_process_is_stopped_within_a_copy(database_ur
     """Else no day would get partitions any more, and none would be dropped."""
     with _stopped_within_a_copy(database_url), connect(database_url, MAINTENANCE_SETTINGS) as connection:
         assert exclusively(connection, lambda: "changed", stalled_s=0.0) == "changed"
+
+
+@pytest.mark.parametrize("is_loading", [True, False], ids=["the pool", "some of its tables"])
+def test_partitions_change_though_a_process_is_stopped_within_what_it_reads(
+    database_url: str, *, is_loading: bool
+) -> None:
+    """Postgres puts off every timeout while an answer is not read, and whoever reads a table keeps it from others."""
+    with connect(database_url, {**READ_SETTINGS, "application_name": "argosy-leader"}) as reader:
+        reader.run("BEGIN")
+        if is_loading:
+            reader.run(f"SELECT pg_advisory_xact_lock_shared({PARTITION_LOCK})")
+        reader.pgconn.send_query(b"SELECT repeat('x', 1000) FROM generate_series(1, 100000) LEFT JOIN jobs ON false")
+        reader._flush()
+        with connect(database_url, MAINTENANCE_SETTINGS) as connection:
+            waiting = "SELECT wait_event FROM pg_stat_activity WHERE pid = %s"
+            while connection.execute(waiting, [reader.pgconn.backend_pid]).fetchone() != ("ClientWrite",):
+                pass
+            change = partial(connection.execute, "LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
+            assert exclusively(connection, change, unread_s=0.0)
+        reader.close()
 
 
 def test_sessions_that_wait_for_a_lock_or_send_just_now_are_not_ended(database_url: str) -> None:

@@ -25,7 +25,7 @@ from psycopg.pq.abc import PGresult
 
 from argosy_core.job.identity import DAY_SHIFT
 from argosy_store.postgres.connection import MAINTENANCE_SETTINGS, StoreConnection, connect, translated
-from argosy_store.postgres.locks import PARTITION_LOCK, STALLED_S, end_stalled_sessions
+from argosy_store.postgres.locks import PARTITION_LOCK, STALLED_S, UNREAD_S, end_stalled_sessions
 
 __all__ = [
     "STATE_COLUMNS",
@@ -76,7 +76,11 @@ def learn_state(connection: StoreConnection, result: PGresult) -> None:
 
 
 def exclusively(
-    connection: StoreConnection, change: Callable[[], ChangedT], *, stalled_s: float = STALLED_S
+    connection: StoreConnection,
+    change: Callable[[], ChangedT],
+    *,
+    stalled_s: float = STALLED_S,
+    unread_s: float = UNREAD_S,
 ) -> ChangedT:
     """Run a change under the exclusive partition lock, in a transaction of its own, and return what it answers.
 
@@ -87,6 +91,7 @@ def exclusively(
         connection: Where; no transaction may be open.
         change: What to do; it may be called several times, and what it did before is rolled back.
         stalled_s: When a process is taken for stopped; see `end_stalled_sessions`.
+        unread_s: When one is that reads nothing, likewise.
 
     Raises:
         psycopg.errors.LockNotAvailable: Long transactions held a lock all the time.
@@ -99,7 +104,7 @@ def exclusively(
                 )
                 return change()
         except psycopg.errors.LockNotAvailable:
-            end_stalled_sessions(connection, after_s=stalled_s)
+            end_stalled_sessions(connection, after_s=stalled_s, unread_s=unread_s)
             if attempt == _LOCK_ATTEMPTS:
                 raise
         time.sleep(_LOCK_PAUSE_S)
