@@ -9,6 +9,7 @@ import pytest
 from argosy_core.errors import NotAllowedNow, OutOfRange
 from argosy_core.job.states import JobState
 from argosy_store import ApiStore, Effects, EventRow, JobFilter, ensure_partitions, retain
+from argosy_store.postgres.locks import PARTITION_LOCK
 from argosy_testkit.postgres import set_database_time
 from argosy_testkit.store_world import StoreWorld, encode_change_requests
 from argosy_testkit.submissions import make_job_ends, make_reports, make_run_ends
@@ -261,6 +262,30 @@ def test_submits_pass_while_a_change_of_partitions_waits_for_a_reader(aged: Stor
         assert not retention.done()
         reader.rollback()
         assert retention.result(30).dropped_days == (aged.day - 15, aged.day - 8)
+
+
+def test_submits_pass_while_the_end_of_a_day_waits_for_whoever_loads_the_pool(aged: StoreWorld) -> None:
+    """A load may take minutes, and longer if its process is stopped; who comes after a waiter waits as long."""
+    with psycopg.connect(aged.url) as loading, psycopg.connect(aged.url) as other, ThreadPoolExecutor(1) as threads:
+        other.execute(f"LOCK TABLE jobs_d{aged.day - 5} IN ACCESS EXCLUSIVE MODE")
+        retention = threads.submit(retain, aged.url, 100)
+        await_waiter(aged.url, "relation")  # behind what takes the lock of partitions first
+        loading.execute(f"SELECT pg_advisory_xact_lock_shared({PARTITION_LOCK})")
+        other.rollback()
+        await_waiter(aged.url, "advisory")
+        for _ in range(5):
+            assert aged.submit(aged.request(1))[0].accepted
+        assert not retention.done()
+        loading.rollback()
+        assert aged.day - 5 in retention.result(30).closed_days
+
+
+def await_waiter(url: str, kind: str) -> None:
+    """Wait until a session waits for a lock of a kind."""
+    waiting = "SELECT FROM pg_locks WHERE locktype = %s AND NOT granted"
+    with psycopg.connect(url, autocommit=True) as connection:
+        while connection.execute(waiting, [kind]).fetchone() is None:
+            pass
 
 
 def test_client_ids_are_forgotten_in_one_pass_over_them(aged: StoreWorld, monkeypatch: pytest.MonkeyPatch) -> None:

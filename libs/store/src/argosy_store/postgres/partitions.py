@@ -79,6 +79,7 @@ def exclusively(
     connection: StoreConnection,
     change: Callable[[], ChangedT],
     *,
+    takes_lock: bool = False,
     stalled_s: float = STALLED_S,
     unread_s: float = UNREAD_S,
 ) -> ChangedT:
@@ -90,18 +91,18 @@ def exclusively(
     Args:
         connection: Where; no transaction may be open.
         change: What to do; it may be called several times, and what it did before is rolled back.
+        takes_lock: Whether the change takes the lock itself, as late as it can.
         stalled_s: When a process is taken for stopped; see `end_stalled_sessions`.
         unread_s: When one is that reads nothing, likewise.
 
     Raises:
         psycopg.errors.LockNotAvailable: Long transactions held a lock all the time.
     """
+    lock = "" if takes_lock else f"SELECT pg_advisory_xact_lock({PARTITION_LOCK})"
     for attempt in count(1):
         try:
             with connection.transaction_block():
-                connection.run(
-                    f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'; SELECT pg_advisory_xact_lock({PARTITION_LOCK})"
-                )
+                connection.run(f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'; {lock}")
                 return change()
         except psycopg.errors.LockNotAvailable:
             end_stalled_sessions(connection, after_s=stalled_s, unread_s=unread_s)

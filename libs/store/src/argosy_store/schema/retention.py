@@ -94,7 +94,8 @@ def _close_days(connection: StoreConnection, last: int) -> tuple[int, ...]:
     days, closed = (row[0], row[1]) if row else ([], [])
     candidates = [day for day in days if day <= last and day not in closed]
     # The lock is taken by the function, once it has found that the day has no open job.
-    return tuple(day for day in candidates if _call(connection, "SELECT argosy_close_day(%s)", [day]))
+    close = partial(_call, connection, "SELECT argosy_close_day(%s)")
+    return tuple(day for day in candidates if exclusively(connection, partial(close, [day]), takes_lock=True))
 
 
 def _call(connection: StoreConnection, statement: str, arguments: list[int]) -> int:
