@@ -46,6 +46,21 @@ def test_migrate_from_several_places_at_once_runs_once(empty_database_url: str) 
     check(empty_database_url)
 
 
+def test_migration_that_is_stopped_between_transactions_loses_its_lock(empty_database_url: str) -> None:
+    """Else every other migration would wait for it without end: Postgres ends no idle session unless told to."""
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute(
+            "CREATE TABLE told (seconds text);"
+            "CREATE FUNCTION tell() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN"
+            " INSERT INTO public.told VALUES (current_setting('idle_session_timeout')); END $$;"
+            "CREATE EVENT TRIGGER tell ON ddl_command_end EXECUTE FUNCTION tell()"
+        )
+        migrate(empty_database_url)
+        connection.execute("DROP EVENT TRIGGER tell")
+        first = connection.execute("SELECT seconds FROM told LIMIT 1").fetchone()
+    assert first == ("1min",)
+
+
 def test_newest_version_is_the_last_migration_in_their_order() -> None:
     """Services read it off the names of files, without loading what they say of each other."""
     scripts = ScriptDirectory.from_config(migration_config())

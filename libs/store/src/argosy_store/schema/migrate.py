@@ -38,6 +38,8 @@ __all__ = [
 ]
 
 _MIGRATION_LOCK: Final = 7_310_002
+_SETTINGS: Final = {**MAINTENANCE_SETTINGS, "idle_session_timeout": "60000"}
+"""A process that is stopped between two transactions would keep the lock, and all others waiting, without end."""
 _LOCK_WAIT: Final = "500ms"
 _LOCK_ATTEMPTS: Final = 120
 _LOCK_PAUSE_S: Final = 0.5
@@ -60,7 +62,7 @@ def migrate(url: str, *, owner: str = "") -> None:
     """
     url = as_role(url, owner) if owner else url
     check_server(url)
-    engine = sqlalchemy_engine(url)
+    engine = sqlalchemy_engine(url, _SETTINGS)
     with engine.connect() as connection:
         connection.exec_driver_sql(f"SELECT pg_advisory_lock({_MIGRATION_LOCK})")
         connection.commit()
