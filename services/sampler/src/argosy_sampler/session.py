@@ -215,8 +215,10 @@ class SessionClient:
                 return
             was_ready, had_waiting = self._handler.ready, self._handler.has_waiting
             answers = self._handler.answer(message)
-            for answer in answers:
-                await outbox.put(answer)
+            # A leader that asks and takes no answer would be waited for here, where no silence is noticed.
+            async with asyncio.timeout(silence_s):
+                for answer in answers:
+                    await outbox.put(answer)
             if self._handler.has_waiting and not had_waiting:
                 self._begins_to_wait.set()
             if self._handler.ready and not was_ready:
