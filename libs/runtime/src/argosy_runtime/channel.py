@@ -66,6 +66,7 @@ def channel_options(*, max_receive_bytes: int = _MAX_RECEIVE_BYTES) -> list[tupl
         ("grpc.absolute_max_metadata_size", 128 << 10),
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 15_000),
+        ("grpc.http2.ping_timeout_ms", 15_000),  # else a minute, whatever the line above says
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 100),

@@ -106,6 +106,8 @@ class GrpcSettings:
             ("grpc.absolute_max_metadata_size", self.max_metadata_bytes),
             ("grpc.keepalive_time_ms", int(self.keepalive_s * 1000)),
             ("grpc.keepalive_timeout_ms", int(self.keepalive_timeout_s * 1000)),
+            # gRPC heeds the longer of the two, and this one is a minute unless it is said.
+            ("grpc.http2.ping_timeout_ms", int(self.keepalive_timeout_s * 1000)),
             ("grpc.keepalive_permit_without_calls", 1),
             # Clients of ours probe every 30 s; one that probes faster than 5 s is sent away.
             ("grpc.http2.min_ping_interval_without_data_ms", 5000),
