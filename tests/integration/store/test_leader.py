@@ -3,6 +3,7 @@
 import select
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,12 @@ def test_leader_that_stops_within_a_transaction_loses_its_session(world: StoreWo
             connection.run("SELECT 1")
 
     world.leader.apply(world.epoch, Effects())  # a new session is opened
+
+
+def test_candidate_that_stops_before_it_commits_does_not_keep_the_pool(world: StoreWorld) -> None:
+    """It holds the pool's row as a leader does, so it loses its session as soon: Postgres ends it by itself."""
+    with closing(Election(world.url, "default")) as election, election._line.use() as connection:
+        assert connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("5s",)
 
 
 def test_leader_that_stops_while_it_sends_rows_does_not_keep_the_pool(world: StoreWorld) -> None:

@@ -64,7 +64,9 @@ class Election:
     def __init__(self, url: str, pool: str, *, stalled_s: float = LEADER_STALLED_S) -> None:
         """Remember; the connection is opened when it is needed and again after it broke."""
         # One of its own: the lease must not wait behind a load of the pool, which may take longer than it lasts.
-        self._line = Line(url, {**READ_SETTINGS, "application_name": "argosy-election"})
+        # A candidate that is stopped before its commit has locked the pool's row, as a leader may have.
+        settings = {**READ_SETTINGS, "idle_in_transaction_session_timeout": "5000"}
+        self._line = Line(url, {**settings, "application_name": "argosy-election"})
         self._pool = pool
         self._stalled_s = stalled_s
         self._leader_id = ""
