@@ -204,7 +204,8 @@ def test_report_html_is_one_file_and_escapes_what_it_shows(samples: type[Any]) -
     assert "mathdefault" not in page  # nobody reads 10 to the power of 0
     svg = page[page.index("<svg") : page.index("</svg>") + 6]
     assert ET.fromstring(svg).tag.endswith("svg")
-    assert report_to_html([report, report]) == page
+    body = page[page.index("<body>") + len("<body>") : page.index("</body>")]
+    assert body[: len(body) // 2] == body[len(body) // 2 :]  # drawn anew for each; a second page would take seconds
 
 
 def test_long_waits_are_written_out(samples: type[Any]) -> None:
@@ -264,10 +265,11 @@ def test_verdict_says_what_happened_and_who_was_kept_waiting(samples: type[Any])
     )
     assert describe_verdict(report)[0] in report_to_text(report)
     assert "first come: wait" in report_to_text(report)
-    assert "prefers-color-scheme:dark" in report_to_html(report)
+    page = report_to_html(report)
+    assert "prefers-color-scheme:dark" in page
     # On a narrow screen the plots stand one below the other, none of them cut off or too small to read.
-    assert "@media(max-width:40rem){.columns-1{display:block}.columns-2{display:none}}" in report_to_html(report)
-    sizes = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', report_to_html(report))
+    assert "@media(max-width:40rem){.columns-1{display:block}.columns-2{display:none}}" in page
+    sizes = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', page)
     (wide, low), (narrow, high) = [(float(width), float(height)) for width, height in sizes]
     assert (wide, high) == (2 * narrow, 2 * low)
     assert json.loads(report_to_json(report))["first_come"]["makespan_s"] == 100
