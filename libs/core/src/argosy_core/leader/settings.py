@@ -26,7 +26,7 @@ class MachineSettings:
     """A round that tried something is followed by another after this long, without news."""
     busy_s: float = 0.2
     """Least time between the beginnings of two rounds at `busy_jobs_per_s` and above; 0 for no throttle."""
-    busy_jobs_per_s: float = 3500.0
+    busy_jobs_per_s: float = 7500.0
     """Jobs per second at which rounds are rarest."""
     read_wait_s: float = 0.0
     """How long a round that is due waits for changes to be read; 0 if the shell tells them as they come."""

@@ -46,7 +46,7 @@ class LeaderSettings:
     window_busy_ms: float = field(default=200.0, metadata={"may_be_zero": True})
     """Least time between the beginnings of two rounds at `busy_jobs_per_s` and above; at lower rates less, by the root
     of the rate, so that a lone job never waits for it."""
-    busy_jobs_per_s: float = 3500.0
+    busy_jobs_per_s: float = 7500.0
     """Jobs per second at which rounds are rarest."""
     poll_ms: float = 20.0
     """How often `changes` is looked at while a round may begin and none does; a round that begins looks by itself.
